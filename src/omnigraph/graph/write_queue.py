@@ -51,6 +51,14 @@ class Turn(Generic[W]):
         """The write of the thread that leads."""
         return self._first.write
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a write waits that can join the group."""
+        if self._branch is None or self._first.alone:
+            return False
+        with self._queue.lock:
+            return bool(self._branch.waiting) and not self._branch.waiting[0].alone
+
     def take_next(self) -> W | None:
         """Take the next waiting write into the group; None if there is none, or if it must be committed alone."""
         if self._branch is None or self._first.alone:

@@ -12,7 +12,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -62,9 +62,10 @@ _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 class SyncBatch:
-    """Staged files whose sync is deferred, so that those of several writes are synced in one pass.
+    """Staged files that become durable later, so that the files of several writes are synced in one pass.
 
-    No commit may refer to the files before `flush` returns.
+    On an object store, `defers_uploads` allows to build table versions on the local disk and to upload them in the
+    background. No commit may refer to the files before `flush` returns.
 
     >>> synced = []
     >>> batch = SyncBatch()
@@ -75,7 +76,9 @@ class SyncBatch:
     (0, None, 2)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, defers_uploads: bool = False) -> None:
+        self.defers_uploads = defers_uploads
+        self._uploads: list[Future[None]] = []
         self._files: list[Path] = []
         self._sync: Callable[[Sequence[Path]], None] | None = None
 
@@ -98,16 +101,25 @@ class SyncBatch:
         self._sync = sync
         self._files.extend(files)
 
+    def wait_for(self, uploads: Iterable[Future[None]]) -> None:
+        """Add uploads that have begun."""
+        self._uploads.extend(uploads)
+
     def add_all(self, other: SyncBatch) -> None:
-        """Add the files of another batch of the same graph."""
+        """Add the files and uploads of another batch of the same graph."""
+        self.wait_for(other._uploads)
         if other._sync is not None:
             self.add(other._sync, other._files)
 
     def flush(self) -> None:
-        """Make all files durable. Raises the errors of `sync_files`; the files stay in the batch then."""
+        """Make all files durable and wait for all uploads. Raises the errors of `sync_files` and of an upload."""
         if self._sync is not None and self._files:
             self._sync(self._files)
             self._files = []
+        wait(self._uploads)
+        for upload in self._uploads:
+            upload.result()
+        self._uploads = []
 
 
 _BATCH: ContextVar[SyncBatch | None] = ContextVar("omnigraph-sync-batch", default=None)

@@ -45,7 +45,7 @@ class TableFragment:
 def list_fragments(tables: Tables, pin: TablePin) -> tuple[TableFragment, ...]:
     """Return the fragments of a pinned table in row order."""
     with translate_lance_errors(f"open {pin.path}"):
-        dataset = tables.open(pin.path, pin.version)
+        dataset = tables.open_metadata(pin.path, pin.version)
         return tuple(_describe(fragment.metadata) for fragment in dataset.get_fragments())
 
 

@@ -34,6 +34,7 @@ from omnigraph.store.lance.lance_files import (
 from omnigraph.store.lance.lance_filters import string_in
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.sync import SyncBatch
 from omnigraph.store.tables.fragment_writer import append_rows, write_columns
 from omnigraph.store.tables.index_segments import (
     BuiltSegment,
@@ -44,6 +45,7 @@ from omnigraph.store.tables.index_segments import (
 from omnigraph.store.tables.read_checks import ReadChecks
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS, Addresses, fragments_of, offsets_of
 from omnigraph.store.tables.uncommitted_fragments import WrittenFragment
+from omnigraph.store.tables.version_uploads import VersionUploads
 
 EMPTY_VERSION = 1
 _CACHED_TABLES = 256
@@ -100,6 +102,7 @@ class Tables:
         self._lock = threading.Lock()
         self._open: LRUCache[tuple[str, int], lance.LanceDataset] = LRUCache(_CACHED_TABLES)
         self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-stage")
+        self._uploads = None if root.objects is None else VersionUploads(root.objects)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A snapshot that is sent to another process opens its tables there.
@@ -127,10 +130,18 @@ class Tables:
             cached = self._open.get((path, version))
         if cached is not None:
             return cached
+        # The files of a version that was built here have been read back.
+        is_built = self._uploads is not None and self._uploads.wait(path, version)
         dataset = self.root.open(path, version)
-        self._checks.check(path, dataset)
+        if not is_built:
+            self._checks.check(path, dataset)
         self._cache(path, dataset)
         return dataset
+
+    def open_metadata(self, path: str, version: int) -> lance.LanceDataset:
+        """Return the table at one version for its fragments and schema. Its rows may not be readable."""
+        found = None if self._uploads is None else self._uploads.find(path, version)
+        return self.open(path, version) if found is None else found
 
     def require_stored(self, pin: TablePin) -> None:
         """Raise `NotFound` unless a pinned version is in storage now.
@@ -210,9 +221,13 @@ class Tables:
         An upsert deletes and inserts the same ids. Ids that do not exist are ignored. Small fragments of earlier
         writes are compacted as well, which bounds the number of fragments however often the table is written.
         """
+        ids = list(delete_ids)
+        if insert is not None and not ids and not len(delete_addresses):
+            staged = self._build_locally(pin, insert.to_batches(), insert.schema, insert.num_rows)
+            if staged is not None:
+                return staged
         dataset = self.open(pin.path, pin.version)
         with translate_lance_errors(f"stage rows of {pin.path}"):
-            ids = list(delete_ids)
             if ids or delete_addresses:
                 # The insert and the delete are independent, and each is a round trip on an object store.
                 writing = self._writers.submit(_write, dataset, insert)
@@ -235,6 +250,11 @@ class Tables:
 
         Memory use does not depend on the number of rows, except for eight bytes per address.
         """
+        if isinstance(batches, Sequence) and (delete is None or not len(delete)):
+            rows = sum(item.num_rows for item in batches)
+            staged = self._build_locally(pin, batches, schema, rows)
+            if staged is not None:
+                return staged
         dataset = self.open(pin.path, pin.version)
         with translate_lance_errors(f"stage rows of {pin.path}"):
             changed, removed = self._delete_addresses(dataset, delete)
@@ -242,6 +262,24 @@ class Tables:
             inserted = sum(item.physical_rows for item in new)
             deleted = 0 if delete is None else len(delete)
             return self._commit_rows(pin, dataset, changed, removed, new, inserted, deleted)
+
+    def _build_locally(
+        self, pin: TablePin, batches: Sequence[pa.RecordBatch], schema: pa.Schema, rows: int
+    ) -> StagedTable | None:
+        """Append rows to a version that is uploaded in the background; None if it must be staged in storage.
+
+        That is so on a local disk, outside of a group of writes, and if fragments have to be compacted, whose rows
+        are in storage.
+        """
+        batch = SyncBatch.current()
+        if self._uploads is None or batch is None or not batch.defers_uploads or not rows:
+            return None
+        with translate_lance_errors(f"stage rows of {pin.path}"):
+            base = self._uploads.base(pin.path, pin.version)
+            if _full_tier(base, set()) is not None:
+                return None
+            version, files = self._uploads.append(pin.path, base, batches, schema, batch)
+        return StagedTable(pin.path, pin.version, version, pin.rows + rows, rows, 0, files)
 
     def stage_overwrite(
         self, pin: TablePin, batches: Iterable[pa.RecordBatch], schema: pa.Schema
@@ -466,12 +504,7 @@ class Tables:
 
         `excluded` are the ids of fragments that the same operation changes or removes.
         """
-        tiers: dict[int, list[lance.LanceFragment]] = {}
-        for fragment in dataset.get_fragments():
-            tier = _tier(fragment.physical_rows)
-            if tier is not None and fragment.fragment_id not in excluded:
-                tiers.setdefault(tier, []).append(fragment)
-        full = next((tiers[tier] for tier in sorted(tiers) if len(tiers[tier]) >= COMPACT_AT), None)
+        full = _full_tier(dataset, excluded)
         if full is None:
             return set(), []
         scanner = dataset.scanner(fragments=full, scan_in_order=True)
@@ -509,6 +542,16 @@ def content_files(files: Iterable[FileDigest]) -> Iterator[FileDigest]:
 
 def _with_files(staged: StagedTable, files: Iterable[FileDigest]) -> StagedTable:
     return dataclasses.replace(staged, files=(*files, *staged.files))
+
+
+def _full_tier(dataset: lance.LanceDataset, excluded: set[int]) -> list[lance.LanceFragment] | None:
+    """Return the fragments of the smallest tier that has enough of them to be compacted."""
+    tiers: dict[int, list[lance.LanceFragment]] = {}
+    for fragment in dataset.get_fragments():
+        tier = _tier(fragment.physical_rows)
+        if tier is not None and fragment.fragment_id not in excluded:
+            tiers.setdefault(tier, []).append(fragment)
+    return next((tiers[tier] for tier in sorted(tiers) if len(tiers[tier]) >= COMPACT_AT), None)
 
 
 def _tier(rows: int) -> int | None:

@@ -1,0 +1,113 @@
+"""Requests of a group of writes on an object store: those of each table version, and one swap of the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import StorageError
+from omnigraph.graph.repository import Repository
+from tests.support.groups import GroupWrite, receipts, write_group
+from tests.support.repositories import PERSON, chain, make_graph, people, put, staging
+from tests.support.s3 import Bucket
+from tests.support.s3_fixtures import s3, s3_server
+from tests.support.s3_graphs import upload_graph
+
+__all__ = ["s3", "s3_server"]
+
+# Long enough that requests sent side by side overlap in the server's eyes.
+LATENCY: Final = 0.15
+WRITES: Final = 6
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("group") / "graph"
+    graph = make_graph(str(folder))
+    put(graph, {"first": "1"})
+    graph.close()
+    return folder
+
+
+@pytest.fixture
+def graph(template: Path, s3: Bucket) -> Iterator[Repository]:
+    """A handle that has written a row."""
+    found = Repository.open(upload_graph(template, s3, "g"), options=s3.options)
+    put(found, {"warm": "1"})
+    yield found
+    found.close()
+
+
+def inserts(*names: str) -> list[GroupWrite]:
+    return [GroupWrite(staging({name: name})) for name in names]
+
+
+def test_group_of_inserts_takes_one_swap_and_few_round_trips(graph: Repository, s3: Bucket) -> None:
+    names = [f"p{number}" for number in range(WRITES)]
+    with s3.seam.recording(LATENCY) as log:
+        done = receipts(write_group(graph, inserts(*names)))
+    written = {item.key for item in log.requests if item.method == "PUT"}
+    read_back = [item for item in log.requests if item.method == "GET" and item.key in written]
+    in_manifest = sum("/__manifest/" in item.key and item.method == "PUT" for item in log.requests)
+    # The data file, the transaction and the version of each write. Two of the three are read back, and so is the
+    # version that the second write is built on.
+    assert log.count("PUT") - in_manifest == 3 * WRITES, str(log)
+    assert len(read_back) == 2 * WRITES + 1, str(log)
+    assert in_manifest == 4, str(log)
+    assert log.count("PUT", "/__manifest/_versions/") == 1, str(log)
+    # A single write takes nine. The others are built on it: its version is read, then all of them are uploaded.
+    assert log.serial <= 13, f"{log.serial} serial\n{log}"
+    found = handle_on(graph)
+    assert [item.id for item in chain(found)][-WRITES:] == [receipt.commit.id for receipt in done]
+    with og.open(graph.location.uri, storage_options=s3.options) as opened:
+        assert opened.verify(all_commits=True).ok
+    for number, receipt in enumerate(done, start=1):
+        rows = found.snapshot(at=receipt.commit.id).scan(PERSON)["id"].to_pylist()
+        assert sorted(rows) == sorted(["first", "warm", *names[:number]])
+
+
+def test_group_on_an_object_store_reads_updates_and_deletes_rows_of_earlier_writes(graph: Repository) -> None:
+    writes = [
+        *inserts("a", "b"),
+        GroupWrite(staging({"b": "second"}, ["b"], as_class="strict")),
+        GroupWrite(staging(None, ["a"], as_class="strict")),
+        *inserts("c"),
+    ]
+    receipts(write_group(graph, writes))
+    expected = {"first": "1", "warm": "1", "b": "second", "c": "c"}
+    assert people(graph) == people(handle_on(graph)) == expected
+    put(graph, {"d": "d"})
+    assert people(graph) == {**expected, "d": "d"}
+
+
+def test_group_whose_upload_fails_publishes_nothing(graph: Repository, s3: Bucket) -> None:
+    before = graph.head().commit.id
+    writes = [*inserts("a"), GroupWrite(staging({"b": "b"})), *inserts("c")]
+    # The first write is staged in storage with three requests. The others are uploaded.
+    with s3.seam.fail(403, nth=4, times=None, method="PUT", key="nodes/"):
+        done = write_group(graph, writes)
+    assert all(isinstance(item, StorageError) for item in done), done
+    assert handle_on(graph).head().commit.id == before
+    receipts(write_group(graph, inserts("d", "e")))
+    assert people(graph) == {"first": "1", "warm": "1", "d": "d", "e": "e"}
+
+
+@pytest.mark.parametrize("how", ["drop", "applied_500"])
+def test_group_whose_swap_has_no_reply_is_found_by_the_commit_ids(
+    graph: Repository, s3: Bucket, how: str
+) -> None:
+    with s3.seam.fail(how, method="PUT", key="/__manifest/_versions/") as fault:  # type: ignore[arg-type]
+        done = receipts(write_group(graph, inserts("a", "b", "c")))
+    assert fault.hits == 1
+    found = handle_on(graph)
+    assert [item.id for item in chain(found)][-3:] == [receipt.commit.id for receipt in done]
+    assert people(found) == {"first": "1", "warm": "1", "a": "a", "b": "b", "c": "c"}
+
+
+def handle_on(graph: Repository) -> Repository:
+    """Another handle, which has no file of the graph on its local disk."""
+    return Repository.open(graph.location.uri, options=graph.objects.options)
