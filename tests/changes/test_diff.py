@@ -69,7 +69,7 @@ def every_page(g: og.Graph, commit: str, limit: int, **filters: Any) -> list[Ent
 
 
 class TestACommit:
-    def test_an_insert_has_only_an_after_with_every_property(self, g: og.Graph) -> None:
+    def test_changes_of_insert_have_only_after(self, g: og.Graph) -> None:
         done = g.load(people("Ann", age=30, born="1990-01-02"))
         document = g.changes(commit_of(done)).to_json()
         assert document["changes"] == [
@@ -82,7 +82,7 @@ class TestACommit:
             }
         ]
 
-    def test_the_cause_names_the_commit_and_leaves_out_what_there_is_none_of(self, g: og.Graph) -> None:
+    def test_changes_cause_names_the_commit_and_omits_absent_members(self, g: og.Graph) -> None:
         done = g.load(people("Ann"), actor="bo")
         record = g.commit(commit_of(done))
         cause = g.changes(record.id).to_json()["cause"]
@@ -98,7 +98,7 @@ class TestACommit:
             "actor_id" not in anonymous.changes(commit_of(anonymous.load(people("Ann")))).to_json()["cause"]
         )
 
-    def test_an_update_has_both_and_names_what_changed(self, g: og.Graph) -> None:
+    def test_changes_of_update_have_before_after_and_changed_properties(self, g: og.Graph) -> None:
         g.load(people("Ann", age=30))
         done = g.load(people("Ann", age=31, tags=["a"]), mode="merge")
         (change,) = g.changes(commit_of(done))
@@ -108,12 +108,12 @@ class TestACommit:
         assert (change.before["properties"]["age"], change.after["properties"]["age"]) == (30, 31)
         assert "changed" not in change.to_json()
 
-    def test_an_empty_text_or_list_is_another_value_than_none(self, g: og.Graph) -> None:
+    def test_changes_distinguish_empty_values_from_null(self, g: og.Graph) -> None:
         g.load(people("Ann"))
         (change,) = g.changes(commit_of(g.load(people("Ann", tags=[]), mode="merge")))
         assert change.changed == ("tags",)
 
-    def test_an_edge_has_its_ends_and_goes_with_its_node(self, g: og.Graph) -> None:
+    def test_changes_of_deleted_node_include_its_edges_with_endpoints(self, g: og.Graph) -> None:
         g.load(people("Ann", "Bob"))
         edge = {"edge": "Knows", "from": "Ann", "to": "Bob", "data": {"since": 3}}
         (change,) = g.changes(commit_of(g.load([edge])))
@@ -122,7 +122,7 @@ class TestACommit:
         assert told(gone) == [("delete", "Person", "Bob"), ("delete", "Knows", change.id)]
         assert gone.changes[1].before == change.after
 
-    def test_nodes_come_before_edges_then_types_then_ids(self, g: og.Graph) -> None:
+    def test_changes_are_ordered_by_kind_type_and_id(self, g: og.Graph) -> None:
         g.load(people("Zoe", "Bob"))
         lines = [
             {"edge": "LivesIn", "from": "Zoe", "to": "Bern"},
@@ -142,7 +142,7 @@ class TestACommit:
             ("update", "Person", "Zoe"),
         ]
 
-    def test_values_are_those_that_get_shows(self, g: og.Graph) -> None:
+    def test_changes_values_equal_those_of_get(self, g: og.Graph) -> None:
         done = g.load(people("Ann", age=30, born="1990-01-02", tags=["x", "y"]))
         (change,) = g.changes(commit_of(done))
         shown = g.get("Person", "Ann")
@@ -150,12 +150,12 @@ class TestACommit:
         assert change.after is not None
         assert shown == {"id": "Ann", **change.after["properties"]}
 
-    def test_what_was_written_again_as_it_was_is_no_change(self, g: og.Graph) -> None:
+    def test_changes_of_equal_rows_are_empty(self, g: og.Graph) -> None:
         g.load(people("Ann", "Bob", age=30))
         done = g.load({"Person": [{"name": "Ann", "age": 30}, {"name": "Bob", "age": 31}]}, mode="merge")
         assert told(g.changes(commit_of(done))) == [("update", "Person", "Bob")]
 
-    def test_maintenance_is_an_empty_block(self, g: og.Graph) -> None:
+    def test_changes_of_optimize_are_empty(self, g: og.Graph) -> None:
         for name in ("Ann", "Bob", "Cid"):
             g.load(people(name))
         done = g.optimize()
@@ -163,7 +163,7 @@ class TestACommit:
         # Another step is needed to see that rearranged rows are not taken for new ones.
         assert told(g.changes(commit_of(g.load(people("Dan"))))) == [("insert", "Person", "Dan")]
 
-    def test_the_first_commit_has_nothing_to_be_compared_with(self, g: og.Graph) -> None:
+    def test_changes_of_first_commit_are_refused(self, g: og.Graph) -> None:
         first = g.commits()[-1].id
         with pytest.raises(Conflict) as caught:
             g.changes(first)
@@ -171,7 +171,7 @@ class TestACommit:
             "change_diff_refusal": {"reason": "parentless_commit", "graph_commit_id": first}
         }
 
-    def test_an_unknown_commit_is_not_found(self, g: og.Graph) -> None:
+    def test_changes_of_unknown_commit_raise_not_found(self, g: og.Graph) -> None:
         with pytest.raises(NotFound, match="commit 'x' not found"):
             g.changes("x")
 
@@ -198,7 +198,7 @@ class TestFilters:
             ({"ops": ["delete"]}, []),
         ],
     )
-    def test_only_what_is_wanted_is_told(
+    def test_changes_filter_by_kind_type_and_operation(
         self, g: og.Graph, commit: str, filters: dict[str, Any], types: list[str]
     ) -> None:
         assert sorted(change.type_name for change in g.changes(commit, **filters)) == sorted(types)
@@ -207,13 +207,13 @@ class TestFilters:
         "filters",
         [{"kinds": ["nodes"]}, {"ops": ["upsert"]}, {"types": ["Persn"]}, {"types": "Person"}, {"ops": []}],
     )
-    def test_what_there_is_none_of_is_refused(
+    def test_changes_filter_with_unknown_name_is_refused(
         self, g: og.Graph, commit: str, filters: dict[str, Any]
     ) -> None:
         with pytest.raises(InvalidInput):
             g.changes(commit, **filters)
 
-    def test_the_order_of_names_makes_no_other_filter(self) -> None:
+    def test_changes_filter_ignores_the_order_of_names(self) -> None:
         one, other = (
             ChangeFilter.of(["node", "edge"], ["B", "A"]),
             ChangeFilter.of(["edge", "node"], ["A", "B"]),
@@ -233,21 +233,21 @@ class TestPages:
         return commit_of(g.load(lines, mode="merge"))
 
     @pytest.mark.parametrize("limit", range(1, 15))
-    def test_pages_are_together_what_one_page_is(self, g: og.Graph, commit: str, limit: int) -> None:
+    def test_changes_in_small_pages_equal_one_page(self, g: og.Graph, commit: str, limit: int) -> None:
         whole = list(g.changes(commit))
         assert len(whole) == 12
         assert every_page(g, commit, limit) == whole
         wanted: Any = {"ops": ["insert"], "kinds": ["node"]}
         assert every_page(g, commit, limit, **wanted) == list(g.changes(commit, **wanted))
 
-    def test_an_earlier_type_is_not_looked_at_again(self, g: og.Graph, commit: str) -> None:
+    def test_changes_page_does_not_open_earlier_types(self, g: og.Graph, commit: str) -> None:
         before, after = g.snapshot(at=g.commit(commit).parents[0]), g.snapshot(at=commit)
         whole = list(stream_changes(compare_states(before, after, EVERYTHING), EVERYTHING))
         diffs = compare_states(before, after, EVERYTHING)
         assert list(stream_changes(diffs, EVERYTHING, whole[-2].key)) == whole[-1:]
         assert ["_stored" in diff.rows.__dict__ for diff in diffs] == [False, False, True]
 
-    def test_a_limit_has_bounds(self, g: og.Graph, commit: str) -> None:
+    def test_changes_limit_out_of_range_is_refused(self, g: og.Graph, commit: str) -> None:
         with pytest.raises(InvalidInput, match="change page limit must be greater than zero"):
             g.changes(commit, limit=0)
         with pytest.raises(ResourceLimit) as caught:
@@ -255,7 +255,7 @@ class TestPages:
         assert caught.value.details["resource"] == "commit_changes_page_changes"
         assert len(g.changes(commit, limit=8192)) == 12
 
-    def test_a_page_ends_before_it_becomes_too_large(self, g: og.Graph) -> None:
+    def test_changes_page_ends_before_the_size_limit(self, g: og.Graph) -> None:
         done = g.load({"Person": [{"name": f"p{number}", "tags": ["x" * 1_500_000]} for number in range(5)]})
         sizes = []
         token = None
@@ -267,13 +267,13 @@ class TestPages:
                 break
         assert sizes == [2, 2, 1]
 
-    def test_one_change_always_fits(self) -> None:
+    def test_changes_page_has_at_least_one_change(self) -> None:
         change = EntityChange("node", "P", "1", "a", "insert", None, {"properties": {"x": "y" * 100}})
         room = PageBudget(10, 50)
         assert room.take(iter([change, change])) == ((change,), True)
         assert room.take(iter([replace(change, after=None)])) == ((), True)
 
-    def test_a_token_is_for_its_commit_and_filter_alone(self, g: og.Graph, commit: str) -> None:
+    def test_changes_token_of_other_commit_or_filter_is_refused(self, g: og.Graph, commit: str) -> None:
         token = g.changes(commit, limit=1).next_page_token
         other = commit_of(g.load(people("Zoe")))
         with pytest.raises(InvalidInput, match=r"^change cursor rejected: "):
@@ -296,7 +296,7 @@ ROWS = st.dictionaries(
 
 @settings(max_examples=25, deadline=None)
 @given(first=ROWS, second=ROWS, rearranged=st.booleans())
-def test_applying_the_changes_to_one_state_gives_the_other(
+def test_diff_applied_to_the_first_state_gives_the_second(
     first: dict[str, str | None], second: dict[str, str | None], rearranged: bool
 ) -> None:
     graph = make_graph(fresh_memory())
@@ -329,7 +329,7 @@ def _overwrite(base: Snapshot, rows: dict[str, str | None]) -> Any:
 
 
 class TestSchemas:
-    def test_a_rename_is_neither_a_change_nor_a_boundary(self) -> None:
+    def test_diff_across_rename_is_empty(self) -> None:
         graph = make_graph(fresh_memory())
         put(graph, {"a": "x"})
         before = graph.snapshot()
@@ -352,7 +352,7 @@ class TestSchemas:
         for name in ("Person", "Human"):
             assert len(compare_states(before, graph.snapshot(), ChangeFilter.of(types=[name]))) == 1
 
-    def test_a_type_that_came_or_went_with_rows_is_all_inserts_or_deletes(self) -> None:
+    def test_diff_of_added_or_dropped_type_has_inserts_or_deletes(self) -> None:
         graph = make_graph(fresh_memory())
         put(graph, {"a": "x"})
         state = graph.snapshot()
@@ -369,7 +369,7 @@ class TestSchemas:
         assert schema_boundary(without, state) is None
         assert schema_boundary(state, without) == "Person"
 
-    def test_another_property_is_a_boundary(self) -> None:
+    def test_changes_of_schema_change_with_new_property_report_boundary(self) -> None:
         graph = make_graph(fresh_memory())
         put(graph, {"a": "x"})
         before = graph.snapshot()

@@ -69,7 +69,7 @@ def drained(g: og.Graph, limit: int | None = None, **first: Any) -> list[tuple[s
 
 
 class TestWhereToBegin:
-    def test_now_replays_nothing(self, graph: Repository) -> None:
+    def test_feed_from_now_returns_only_later_commits(self, graph: Repository) -> None:
         put(graph, {"a": "x"})
         page = api(graph).feed()
         assert (page.blocks, page.caught_up, page.next_page_token) == ((), True, None)
@@ -78,12 +78,12 @@ class TestWhereToBegin:
         assert summary(page) == [(later.id, [("insert", "b")])]
         assert page.caught_up
 
-    def test_the_beginning_is_after_the_first_commit(self, graph: Repository) -> None:
+    def test_feed_from_beginning_starts_after_the_first_commit(self, graph: Repository) -> None:
         commits = [put(graph, {"a": "x"}), put(graph, {"a": "y"})]
         page = api(graph).feed(start="beginning")
         assert summary(page) == [(commits[0].id, [("insert", "a")]), (commits[1].id, [("update", "a")])]
 
-    def test_the_beginning_of_a_branch_is_that_of_what_it_inherited(self, graph: Repository) -> None:
+    def test_feed_of_branch_from_beginning_includes_inherited_commits(self, graph: Repository) -> None:
         first = put(graph, {"a": "x"})
         graph.create_branch("dev")
         put(graph, {"b": "x"})
@@ -92,12 +92,12 @@ class TestWhereToBegin:
         assert [commit for commit, _ in summary(page)] == [first.id, own.id]
         assert [block.cause.authored_branch for block in page] == ["main", "dev"]
 
-    def test_after_a_commit_comes_the_next(self, graph: Repository) -> None:
+    def test_feed_after_commit_starts_at_the_next_one(self, graph: Repository) -> None:
         commits = [put(graph, {"a": str(number)}) for number in range(4)]
         page = api(graph).feed(start=f"after:{commits[1].id}")
         assert [commit for commit, _ in summary(page)] == blocks_of(commits[2:])
 
-    def test_a_commit_of_another_branch_is_no_place(self, graph: Repository) -> None:
+    def test_feed_after_commit_of_another_branch_is_refused(self, graph: Repository) -> None:
         graph.create_branch("dev")
         put(graph, {"a": "x"})
         other = put(graph, {"b": "x"}, "dev")
@@ -109,19 +109,19 @@ class TestWhereToBegin:
             api(graph).feed(start="after:01M7A2RB7M7QCRQ2SCXTK0S625")
 
     @pytest.mark.parametrize("start", ["", "soon", "after:", "after: ", "Now"])
-    def test_another_start_is_refused(self, graph: Repository, start: str) -> None:
+    def test_feed_with_invalid_start_is_refused(self, graph: Repository, start: str) -> None:
         text = "needs a commit id" if start.startswith("after:") else f"unknown start '{start}'"
         with pytest.raises(InvalidInput, match=text):
             api(graph).feed(start=start)
 
-    def test_only_one_place_can_be_named(self, graph: Repository) -> None:
+    def test_feed_with_cursor_and_start_or_token_is_refused(self, graph: Repository) -> None:
         cursor = api(graph).feed().cursor
         with pytest.raises(InvalidInput, match="mutually exclusive"):
             api(graph).feed(cursor=cursor, start="beginning")
         with pytest.raises(InvalidInput, match="mutually exclusive"):
             api(graph).feed(cursor=cursor, page_token=cursor)
 
-    def test_a_missing_branch_is_not_found(self, graph: Repository) -> None:
+    def test_feed_of_missing_branch_raises_not_found(self, graph: Repository) -> None:
         with pytest.raises(NotFound, match="branch 'dev' not found"):
             api(graph).feed(branch="dev")
 
@@ -142,23 +142,25 @@ def g() -> og.Graph:
 class TestPages:
     @pytest.mark.parametrize("max_commits", [1, 2, 5, 128])
     @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 8, 11, None])
-    def test_pages_tell_what_one_page_tells(self, g: og.Graph, limit: int | None, max_commits: int) -> None:
+    def test_feed_in_small_pages_equals_one_page(
+        self, g: og.Graph, limit: int | None, max_commits: int
+    ) -> None:
         whole = summary(g.feed(start="beginning"))
         assert [len(changes) for _, changes in whole] == [3, 0, 2, 0, 1, 5]
         assert drained(g, limit, start="beginning", max_commits=max_commits) == whole
 
     @pytest.mark.parametrize("limit", [1, 2, 3])
-    def test_filters_choose_changes_and_never_blocks(self, g: og.Graph, limit: int) -> None:
+    def test_feed_filter_keeps_empty_blocks(self, g: og.Graph, limit: int) -> None:
         wanted: Any = {"ops": ["insert"], "types": ["Person"]}
         found = drained(g, limit, start="beginning", **wanted)
         assert [len(changes) for _, changes in found] == [3, 0, 1, 0, 0, 1]
 
-    def test_a_page_that_ends_within_a_commit_has_only_a_token(self, g: og.Graph) -> None:
+    def test_feed_page_that_ends_within_a_commit_has_a_token_and_no_cursor(self, g: og.Graph) -> None:
         document = g.feed(start="beginning", limit=2).to_json()
         assert document.keys() == {"blocks", "next_page_token"}
         assert g.feed(start="beginning", limit=3).to_json().keys() == {"blocks", "cursor", "caught_up"}
 
-    def test_the_head_of_the_first_page_is_the_cut(self) -> None:
+    def test_feed_pages_end_at_the_head_of_the_first_page(self) -> None:
         graph = make_graph(fresh_memory())
         first = put(graph, {"a": "x", "b": "x"})
         page = api(graph).feed(start="beginning", limit=1)
@@ -168,7 +170,7 @@ class TestPages:
         assert page.caught_up is False
         assert summary(api(graph).feed(cursor=page.cursor)) == [(second.id, [("insert", "c")])]
 
-    def test_a_poll_has_bounds(self, g: og.Graph) -> None:
+    def test_feed_limits_out_of_range_are_refused(self, g: og.Graph) -> None:
         assert [len(g.feed(start="beginning", max_commits=count)) for count in (1, 4, 512)] == [1, 4, 6]
         with pytest.raises(InvalidInput):
             g.feed(max_commits=0)
@@ -178,7 +180,7 @@ class TestPages:
         with pytest.raises(InvalidInput, match="change page limit must be greater than zero"):
             g.feed(limit=0)
 
-    def test_128_commits_are_a_poll_unless_said_otherwise(self) -> None:
+    def test_feed_returns_128_commits_by_default(self) -> None:
         graph = make_graph(fresh_memory())
         commits = [put(graph, {"a": str(number)}) for number in range(130)]
         page = api(graph).feed(start="beginning")
@@ -207,7 +209,7 @@ def follow(g: og.Graph, cursor: str | None, limit: int, copy: dict[str, str]) ->
 class TestReaders:
     @settings(max_examples=8, deadline=None)
     @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=10), st.integers(1, 5))
-    def test_one_that_forgets_its_last_pages_misses_nothing(
+    def test_feed_consumer_that_restarts_at_its_last_cursor_misses_nothing(
         self, steps: list[tuple[int, bool]], limit: int
     ) -> None:
         graph = make_graph(fresh_memory())
@@ -223,7 +225,7 @@ class TestReaders:
         rows_now = graph.snapshot().scan("node:Person").to_pylist()
         assert copy == {row.pop("id"): row.popitem()[1] for row in rows_now}
 
-    def test_the_cost_of_a_poll_does_not_grow_with_the_history(
+    def test_feed_cost_is_independent_of_the_history(
         self, graph: Repository, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for number in range(40):
@@ -255,7 +257,7 @@ class TestWhatStopsAFeed:
         change = apply_schema(graph, NEXT_SCHEMA).commit
         return first, change, put(graph, {"b": "x"})
 
-    def test_a_schema_boundary_ends_the_page_before_it(self, graph: Repository) -> None:
+    def test_feed_at_schema_boundary_ends_the_page_before_it(self, graph: Repository) -> None:
         first, change, last = self.boundary(graph)
         page = api(graph).feed(start="beginning")
         assert [commit for commit, _ in summary(page)] == [first.id]
@@ -272,7 +274,7 @@ class TestWhatStopsAFeed:
         page = api(graph).feed(start=f"after:{change.id}")
         assert summary(page) == [(last.id, [("insert", "b")])]
 
-    def test_readable_commits_end_before_a_schema_boundary(self, graph: Repository) -> None:
+    def test_feed_readable_commits_end_before_a_schema_boundary(self, graph: Repository) -> None:
         first, _, _ = self.boundary(graph)
         poll = begin_poll(graph, FeedRequest(start="beginning"))
         assert [commit.id for commit in poll.readable_commits()] == [first.id]
@@ -282,7 +284,7 @@ class TestWhatStopsAFeed:
         with pytest.raises(Conflict):
             poll.readable_commits()
 
-    def test_history_that_is_gone_is_a_gap_and_a_baseline_goes_on(self, tmp_path: Path) -> None:
+    def test_feed_over_reclaimed_commits_raises_gap_and_baseline_continues(self, tmp_path: Path) -> None:
         graph = make_graph(str(tmp_path / "g"))
         cursor = api(graph).feed().cursor
         lost = [put(graph, {"a": str(number), f"n{number}": "x"}) for number in range(3)]
@@ -304,7 +306,7 @@ class TestWhatStopsAFeed:
         after = put(graph, {"b": "x"})
         assert summary(api(graph).feed(cursor=baseline.resume_cursor)) == [(after.id, [("insert", "b")])]
 
-    def test_a_gap_further_on_ends_the_page_before_it(self, tmp_path: Path) -> None:
+    def test_feed_at_later_gap_ends_the_page_before_it(self, tmp_path: Path) -> None:
         graph = make_graph(str(tmp_path / "g"))
         kept = put(graph, {"Rome": None}, key="node:City")
         lost = put(graph, {"a": "x"})
@@ -317,7 +319,7 @@ class TestWhatStopsAFeed:
         with pytest.raises(ChangeFeedGap, match=lost.id):
             api(graph).feed(cursor=page.cursor)
 
-    def test_a_handle_that_has_read_it_before_does_not_tell_half_of_it(self, tmp_path: Path) -> None:
+    def test_feed_on_warm_handle_after_cleanup_is_complete_or_a_gap(self, tmp_path: Path) -> None:
         graph = make_graph(str(tmp_path / "g"))
         g = api(graph)
         first = put(graph, {"a": "x"})
@@ -337,7 +339,7 @@ class TestWhatStopsAFeed:
 
 
 class TestReclaimed:
-    def test_a_commit_without_data_is_a_gap(self, tmp_path: Path) -> None:
+    def test_changes_of_reclaimed_commit_raise_gap(self, tmp_path: Path) -> None:
         graph = make_graph(str(tmp_path / "g"))
         wear(graph)
         first = put(graph, {"a": "x"})
@@ -349,7 +351,7 @@ class TestReclaimed:
             g.changes(first.id)
         assert caught.value.details == {"change_feed_gap": {"first_unreadable_commit_id": first.id}}
 
-    def test_a_difference_names_the_state_that_is_gone(self, tmp_path: Path) -> None:
+    def test_diff_of_reclaimed_state_names_it(self, tmp_path: Path) -> None:
         graph = make_graph(str(tmp_path / "g"))
         first = put(graph, {"a": "x"})
         put(graph, {"a": "y"})

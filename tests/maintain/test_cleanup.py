@@ -95,7 +95,7 @@ def drop_plan(transaction: Transaction, key: str, catalog: Catalog) -> WritePlan
 # --- what goes and what stays ------------------------------------------------------------------------------
 
 
-def test_old_versions_go_and_their_commits_say_so(graph: Repository) -> None:
+def test_cleanup_removes_old_versions_and_their_commits_report_it(graph: Repository) -> None:
     old = [overwrite(graph, f"p{number}") for number in range(3)]
     head = overwrite(graph, "last")
     before = rows_at(graph, head)
@@ -107,7 +107,7 @@ def test_old_versions_go_and_their_commits_say_so(graph: Repository) -> None:
     assert {commit.id for commit in old} <= {commit.id for commit in fresh.commits()}
 
 
-def test_a_reclaimed_commit_streams_no_rows_either(graph: Repository) -> None:
+def test_scan_of_reclaimed_commit_is_refused(graph: Repository) -> None:
     old = overwrite(graph, "a")
     overwrite(graph, "b")
     sweep(graph)
@@ -115,7 +115,7 @@ def test_a_reclaimed_commit_streams_no_rows_either(graph: Repository) -> None:
         list(reopened(graph).snapshot(at=old.id).scan_batches(PERSON))
 
 
-def test_no_branch_begins_at_a_commit_that_was_reclaimed(graph: Repository) -> None:
+def test_create_branch_at_reclaimed_commit_is_refused(graph: Repository) -> None:
     old = overwrite(graph, "a")
     overwrite(graph, "b")
     sweep(graph)
@@ -124,7 +124,7 @@ def test_no_branch_begins_at_a_commit_that_was_reclaimed(graph: Repository) -> N
     assert list(graph.branches()) == ["main"]
 
 
-def test_the_files_that_are_left_are_those_of_the_head(graph: Repository) -> None:
+def test_cleanup_keeps_exactly_the_files_of_the_head(graph: Repository) -> None:
     for number in range(3):
         overwrite(graph, f"p{number}")
     sweep(graph)
@@ -137,7 +137,7 @@ def test_the_files_that_are_left_are_those_of_the_head(graph: Repository) -> Non
     assert kinds == ["_transactions", "_transactions", "_versions", "_versions", "_versions", "data"]
 
 
-def test_types_that_a_commit_did_not_change_stay_readable_in_it(graph: Repository) -> None:
+def test_cleanup_keeps_unchanged_types_of_old_commits_readable(graph: Repository) -> None:
     change(graph, "here", key=CITY)
     old = overwrite(graph, "a")
     overwrite(graph, "b")
@@ -148,7 +148,7 @@ def test_types_that_a_commit_did_not_change_stay_readable_in_it(graph: Repositor
         snapshot.scan(PERSON)
 
 
-def test_a_second_run_finds_nothing(graph: Repository) -> None:
+def test_cleanup_run_twice_removes_nothing_the_second_time(graph: Repository) -> None:
     for number in range(5):
         change(graph, f"p{number}", delete=[f"p{number - 1}"])
     assert sweep(graph).files_removed > 0
@@ -158,7 +158,7 @@ def test_a_second_run_finds_nothing(graph: Repository) -> None:
     assert table_files(graph) == left
 
 
-def test_a_dry_run_removes_nothing_and_predicts_exactly(graph: Repository) -> None:
+def test_cleanup_preview_removes_nothing_and_predicts_the_counts(graph: Repository) -> None:
     for number in range(4):
         overwrite(graph, f"p{number}")
         change(graph, f"c{number}", key=CITY)
@@ -169,7 +169,7 @@ def test_a_dry_run_removes_nothing_and_predicts_exactly(graph: Repository) -> No
     assert sweep(graph) == replace(predicted, confirmed=True)
 
 
-def test_the_counts_are_what_disappeared(graph: Repository) -> None:
+def test_cleanup_counts_equal_the_removed_files(graph: Repository) -> None:
     for number in range(4):
         overwrite(graph, f"p{number}")
         change(graph, f"c{number}", key=CITY)
@@ -187,11 +187,11 @@ def test_the_counts_are_what_disappeared(graph: Repository) -> None:
     assert of_type(report, KNOWS) == TypeCleanup(KNOWS)
 
 
-def test_every_type_has_a_row_nodes_first(graph: Repository) -> None:
+def test_cleanup_report_has_a_row_for_every_type(graph: Repository) -> None:
     assert [item.type_key for item in sweep(graph).datasets] == [CITY, PERSON, KNOWS]
 
 
-def test_a_branch_protects_what_it_stands_at_and_its_own_history(graph: Repository) -> None:
+def test_cleanup_keeps_the_heads_and_history_of_other_branches(graph: Repository) -> None:
     first = overwrite(graph, "a")
     graph.create_branch("side")
     on_side = [overwrite(graph, f"s{number}", branch="side") for number in range(2)]
@@ -211,7 +211,7 @@ def test_a_branch_protects_what_it_stands_at_and_its_own_history(graph: Reposito
     assert rows_at(fresh, first) == rows_at(fresh, on_side[1]) == RECLAIMED
 
 
-def test_with_both_limits_a_commit_has_to_be_beyond_both(graph: Repository) -> None:
+def test_cleanup_with_both_limits_removes_commits_beyond_both(graph: Repository) -> None:
     commits = [overwrite(graph, f"p{number}") for number in range(4)]
     cleanup(graph, keep=1, older_than="1h", confirm=True, grace=NO_GRACE)
     assert all(rows_at(reopened(graph), commit) != RECLAIMED for commit in commits)
@@ -221,7 +221,7 @@ def test_with_both_limits_a_commit_has_to_be_beyond_both(graph: Repository) -> N
     assert [rows_at(reopened(graph), item) == RECLAIMED for item in commits] == [True, True, True, False]
 
 
-def test_keeping_more_than_an_earlier_cleanup_left_is_fine(graph: Repository) -> None:
+def test_cleanup_keep_more_than_remain_succeeds(graph: Repository) -> None:
     for number in range(4):
         overwrite(graph, f"p{number}")
     sweep(graph)
@@ -231,7 +231,7 @@ def test_keeping_more_than_an_earlier_cleanup_left_is_fine(graph: Repository) ->
     assert rows_at(reopened(graph), head) != RECLAIMED
 
 
-def test_the_graph_can_be_written_after_cleanup(graph: Repository) -> None:
+def test_write_after_cleanup_succeeds(graph: Repository) -> None:
     for number in range(3):
         change(graph, f"p{number}")
     sweep(graph)
@@ -244,7 +244,7 @@ def test_the_graph_can_be_written_after_cleanup(graph: Repository) -> None:
 # --- what is not pinned by any commit ------------------------------------------------------------------------
 
 
-def test_what_was_staged_and_never_published_goes_after_the_grace(graph: Repository) -> None:
+def test_cleanup_removes_unpublished_files_after_the_grace(graph: Repository) -> None:
     before = set(table_files(graph))
     transaction = graph.begin()
     transaction.stage(PERSON, insert=rows_of(transaction.base.catalog, PERSON, ["a"]))
@@ -254,7 +254,7 @@ def test_what_was_staged_and_never_published_goes_after_the_grace(graph: Reposit
     assert set(table_files(graph)) == before
 
 
-def test_a_write_that_is_under_way_outlives_a_cleanup_with_the_grace(graph: Repository) -> None:
+def test_cleanup_with_grace_keeps_the_files_of_a_running_write(graph: Repository) -> None:
     overwrite(graph, "a")
     transaction = graph.begin()
     transaction.stage(PERSON, insert=rows_of(transaction.base.catalog, PERSON, ["b"]))
@@ -267,7 +267,7 @@ def reopened_for_writing(graph: Repository) -> Repository:
     return Repository.open(graph.location.uri, durability="os")
 
 
-def test_a_commit_that_was_current_within_the_grace_stays_however_old_its_files(graph: Repository) -> None:
+def test_cleanup_keeps_commit_that_was_current_within_the_grace(graph: Repository) -> None:
     """A reader or a writer may still use a commit that was a head recently."""
     old = overwrite(graph, "a")
     head = overwrite(graph, "b")
@@ -280,7 +280,7 @@ def test_a_commit_that_was_current_within_the_grace_stays_however_old_its_files(
     assert rows_at(reopened(graph), head) != RECLAIMED
 
 
-def test_a_type_that_no_retained_commit_knows_goes_with_its_folder(graph: Repository) -> None:
+def test_cleanup_removes_the_folder_of_a_dropped_type(graph: Repository) -> None:
     change(graph, "here", key=CITY)
     dropped = graph.snapshot()
     path = dropped.pin(CITY).path
@@ -300,7 +300,7 @@ def test_a_type_that_no_retained_commit_knows_goes_with_its_folder(graph: Reposi
     assert [item.type_key for item in sweep(graph).datasets] == [PERSON, KNOWS]
 
 
-def test_the_tables_of_an_initialiser_that_lost_go_whole_or_not_at_all(graph: Repository) -> None:
+def test_cleanup_of_tables_of_a_lost_initialization_is_all_or_nothing(graph: Repository) -> None:
     path = "nodes/1-lost"
     graph.tables.create(path, rows_of(graph.snapshot().catalog, PERSON, []).schema)
     folder = Path(graph.location.path) / path
@@ -315,7 +315,7 @@ def test_the_tables_of_an_initialiser_that_lost_go_whole_or_not_at_all(graph: Re
     assert not folder.exists()
 
 
-def test_a_file_of_an_unknown_kind_is_left_alone(graph: Repository) -> None:
+def test_cleanup_keeps_files_of_unknown_kind(graph: Repository) -> None:
     stranger = Path(graph.location.path) / graph.snapshot().pin(PERSON).path / "notes.txt"
     stranger.write_text("not ours")
     assert sweep(graph).files_removed == 0
@@ -325,7 +325,7 @@ def test_a_file_of_an_unknown_kind_is_left_alone(graph: Repository) -> None:
 # --- intents -------------------------------------------------------------------------------------------------
 
 
-def test_a_running_bulk_write_keeps_its_base_and_all_that_it_stages(graph: Repository) -> None:
+def test_cleanup_keeps_base_and_staged_files_of_a_running_bulk_write(graph: Repository) -> None:
     overwrite(graph, "a")
     seen: list[int] = []
 
@@ -356,7 +356,7 @@ def confirmed(graph: Repository) -> Iterator[tuple[Transaction, Intent]]:
     graph.intents.remove(intent.id)
 
 
-def test_a_confirmed_intent_keeps_what_it_is_about_to_publish(
+def test_cleanup_keeps_the_files_of_a_confirmed_intent(
     graph: Repository, confirmed: tuple[Transaction, Intent]
 ) -> None:
     transaction, _ = confirmed
@@ -367,7 +367,7 @@ def test_a_confirmed_intent_keeps_what_it_is_about_to_publish(
     assert [row[0] for row in found[PERSON]] == ["b", "bulk"]
 
 
-def test_without_its_intent_the_same_work_is_garbage(
+def test_cleanup_removes_staged_files_without_an_intent(
     graph: Repository, confirmed: tuple[Transaction, Intent]
 ) -> None:
     graph.intents.remove(confirmed[1].id)
@@ -376,7 +376,7 @@ def test_without_its_intent_the_same_work_is_garbage(
     assert not (Path(graph.location.path) / path.path / "_versions" / f"d{path.version}.manifest").exists()
 
 
-def test_an_intent_keeps_the_commit_that_it_builds_on(graph: Repository) -> None:
+def test_cleanup_keeps_the_base_commit_of_an_intent(graph: Repository) -> None:
     overwrite(graph, "a")
     transaction = graph.begin()
     overwrite(graph, "b")
@@ -389,7 +389,7 @@ def test_an_intent_keeps_the_commit_that_it_builds_on(graph: Repository) -> None
     assert rows_at(reopened(graph), transaction.base.commit) == RECLAIMED
 
 
-def test_nothing_younger_than_the_oldest_pending_intent_goes(graph: Repository) -> None:
+def test_cleanup_keeps_files_younger_than_the_oldest_pending_intent(graph: Repository) -> None:
     began = now_micros()
     time.sleep(0.02)
     overwrite(graph, "a")
@@ -402,7 +402,7 @@ def test_nothing_younger_than_the_oldest_pending_intent_goes(graph: Repository) 
     assert sweep(graph).files_removed > 0
 
 
-def test_an_intent_that_cannot_be_read_stops_everything(graph: Repository) -> None:
+def test_cleanup_with_unreadable_intent_removes_nothing(graph: Repository) -> None:
     overwrite(graph, "a")
     overwrite(graph, "b")
     graph.objects.put("__recovery/01BROKEN.json", b"{")
@@ -415,7 +415,7 @@ def test_an_intent_that_cannot_be_read_stops_everything(graph: Repository) -> No
 # --- errors and limits ---------------------------------------------------------------------------------------
 
 
-def test_a_head_whose_version_is_missing_is_reported_and_its_type_left_alone(graph: Repository) -> None:
+def test_cleanup_with_missing_head_version_reports_and_skips_the_type(graph: Repository) -> None:
     for key in (PERSON, CITY):
         overwrite(graph, "a", key=key)
         overwrite(graph, "b", key=key)
@@ -430,7 +430,7 @@ def test_a_head_whose_version_is_missing_is_reported_and_its_type_left_alone(gra
     assert of_type(report, PERSON).old_versions_removed == 1
 
 
-def test_a_table_that_cannot_be_listed_does_not_stop_the_others(graph: Repository) -> None:
+def test_cleanup_with_unlistable_table_continues_with_the_others(graph: Repository) -> None:
     for key in (PERSON, CITY, KNOWS):
         overwrite(graph, "a", key=key)
         overwrite(graph, "b", key=key)
@@ -442,24 +442,24 @@ def test_a_table_that_cannot_be_listed_does_not_stop_the_others(graph: Repositor
     assert [of_type(report, key).old_versions_removed for key in (PERSON, KNOWS)] == [1, 1]
 
 
-def test_a_folder_that_cannot_be_listed_is_reported_even_if_no_type_is_to_blame(graph: Repository) -> None:
+def test_cleanup_with_unlistable_folder_reports_it(graph: Repository) -> None:
     loop = Path(graph.location.path) / "nodes" / "loop"
     loop.symlink_to(loop)
     report = sweep(graph)
     assert [item.type_key for item in report.datasets if item.error] == ["nodes"]
 
 
-def test_a_policy_is_required(graph: Repository) -> None:
+def test_cleanup_without_limit_is_refused(graph: Repository) -> None:
     with pytest.raises(InvalidInput, match="cleanup requires at least one of --keep or --older-than"):
         cleanup(graph)
 
 
-def test_a_negative_grace_is_refused(graph: Repository) -> None:
+def test_cleanup_with_negative_grace_is_refused(graph: Repository) -> None:
     with pytest.raises(InvalidInput, match="grace"):
         cleanup(graph, keep=1, grace=timedelta(seconds=-1))
 
 
-def test_a_handle_for_reading_may_ask_but_not_remove(graph: Repository) -> None:
+def test_cleanup_in_read_mode_allows_the_preview_only(graph: Repository) -> None:
     overwrite(graph, "a")
     overwrite(graph, "b")
     reader = reopened(graph)
@@ -468,7 +468,7 @@ def test_a_handle_for_reading_may_ask_but_not_remove(graph: Repository) -> None:
         sweep(reader)
 
 
-def test_in_memory_there_is_nothing_to_do() -> None:
+def test_cleanup_in_memory_removes_nothing() -> None:
     graph = new_graph("memory://cleanup-test")
     overwrite(graph, "a")
     overwrite(graph, "b")
@@ -476,7 +476,7 @@ def test_in_memory_there_is_nothing_to_do() -> None:
     assert report.datasets == (TypeCleanup(CITY), TypeCleanup(PERSON), TypeCleanup(KNOWS))
 
 
-def test_idempotency_keys_go_with_the_age_limit_only(graph: Repository) -> None:
+def test_cleanup_removes_idempotency_keys_by_age_only(graph: Repository) -> None:
     def prepare(transaction: Transaction) -> Prepared[None]:
         transaction.stage(PERSON, insert=rows_of(transaction.base.catalog, PERSON, ["a"]))
         return Prepared("insert", None)
@@ -490,7 +490,7 @@ def test_idempotency_keys_go_with_the_age_limit_only(graph: Repository) -> None:
     assert not graph.objects.exists_any("__idempotency")
 
 
-def test_what_is_left_of_an_intent_that_has_ended_goes_and_a_pending_one_stays(graph: Repository) -> None:
+def test_cleanup_removes_remains_of_ended_intents_and_keeps_pending_ones(graph: Repository) -> None:
     intent = pending_intent(graph, graph.begin(), confirmed=False)
     for id_ in (intent.id, "01ENDED"):
         graph.objects.put(f"__recovery/{id_}.lease", b"0")
@@ -501,7 +501,7 @@ def test_what_is_left_of_an_intent_that_has_ended_goes_and_a_pending_one_stays(g
     assert not graph.objects.exists_any("__recovery")
 
 
-def test_the_manifest_is_never_touched(graph: Repository) -> None:
+def test_cleanup_does_not_touch_the_manifest(graph: Repository) -> None:
     folder = Path(graph.location.path) / "__manifest"
     for number in range(3):
         overwrite(graph, f"p{number}")

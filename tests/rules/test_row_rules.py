@@ -46,7 +46,7 @@ def with_column(text: str, values: pa.Array) -> Violations:
 # --- required -----------------------------------------------------------------------------------------------
 
 
-def test_a_required_value_that_is_null_is_named_with_its_row() -> None:
+def test_null_in_required_property_is_refused() -> None:
     catalog = catalog_of("node T { a: String  b: I32? }")
     (found,) = violations(catalog, [{"id": "fine", "a": ""}, {"id": "bad", "a": None}])
     assert found.to_json() == {
@@ -59,35 +59,35 @@ def test_a_required_value_that_is_null_is_named_with_its_row() -> None:
     }
 
 
-def test_a_column_that_is_missing_is_null_in_every_row() -> None:
+def test_missing_column_of_required_property_is_refused_in_every_row() -> None:
     catalog = catalog_of("node T { a: String }")
     found = check(catalog, pa.table({"id": ["x", "y"]}))
     assert [item.id for item in found] == ["x", "y"]
 
 
-def test_endpoints_of_an_edge_are_required() -> None:
+def test_edge_without_endpoint_value_is_refused() -> None:
     found = violations(WORKED, [{"id": "k", "src": "Ann", "dst": None}], "edge:Knows")
     assert [(item.rule, item.property) for item in found] == [("required", "dst")]
 
 
 @pytest.mark.parametrize("blob", [None, {"data": None, "uri": None}])
-def test_a_blob_without_bytes_and_address_is_absent(blob: Row | None) -> None:
+def test_blob_without_bytes_and_uri_is_null(blob: Row | None) -> None:
     assert messages("v: Blob", v=blob) == ["non-nullable property 'v' has null or invalid values"]
 
 
 @pytest.mark.parametrize("blob", [{"data": b"", "uri": None}, {"data": None, "uri": "s3://b/x"}])
-def test_a_blob_has_bytes_or_an_address(blob: Row) -> None:
+def test_blob_with_bytes_or_uri_is_accepted(blob: Row) -> None:
     assert messages("v: Blob", v=blob) == []
 
 
-def test_a_value_that_cannot_be_of_the_type_is_invalid_input() -> None:
+def test_value_out_of_the_type_raises_invalid_input() -> None:
     with pytest.raises(InvalidInput, match="property 'v': expected I32"):
         with_column("v: I32", pa.array([2**31]))
     with pytest.raises(InvalidInput, match=r"property 'v': expected Vector\(2\)"):
         with_column("v: Vector(2)", pa.array(["a"]))
 
 
-def test_values_of_a_wider_carrier_are_judged_as_what_they_are() -> None:
+def test_range_of_u64_stored_as_decimal_is_checked() -> None:
     # Spark has no unsigned types, so a U64 travels as a decimal there.
     found = with_column("v: U64\n @range(v, ..5)", pa.array([5, 2**64 - 1], pa.decimal128(20, 0)))
     assert [item.message for item in found] == ["@range violation on T.v: value 18446744073709551615 > max 5"]
@@ -96,21 +96,21 @@ def test_values_of_a_wider_carrier_are_judged_as_what_they_are() -> None:
 # --- enum ---------------------------------------------------------------------------------------------------
 
 
-def test_an_enum_value_outside_its_set_is_refused_as_in_the_worked_example() -> None:
+def test_enum_value_outside_its_set_is_refused() -> None:
     (found,) = violations(WORKED, [{"id": "X", "name": "X", "kind": "private"}], "node:Company")
     assert found.message == "invalid enum value 'private' for Company.kind (expected: public, startup)"
     assert (found.rule, found.id, found.property, found.value) == ("enum", "X", "kind", "private")
 
 
 @pytest.mark.parametrize("kind", ["public", "startup", None])
-def test_an_enum_value_of_its_set_or_null_is_fine(kind: str | None) -> None:
+def test_enum_value_of_its_set_or_null_is_accepted(kind: str | None) -> None:
     assert not violations(WORKED, [{"id": "X", "name": "X", "kind": kind}], "node:Company")
 
 
 # --- @range -------------------------------------------------------------------------------------------------
 
 
-def test_a_value_below_its_range_is_refused_as_in_the_worked_example() -> None:
+def test_range_value_below_minimum_is_refused() -> None:
     (found,) = violations(WORKED, [{"id": "Ann", "name": "Ann", "age": -1}], "node:Person")
     assert found.message == "@range violation on Person.age: value -1 < min 0"
     assert found.value == -1
@@ -148,7 +148,9 @@ def test_a_value_below_its_range_is_refused_as_in_the_worked_example() -> None:
         ("F32", "..0.1", 0.1, "0.10000000149011612 > max 0.1"),
     ],
 )  # fmt: skip
-def test_ranges_are_inclusive_and_exact(scalar: str, bounds: str, value: Any, broken: str | None) -> None:
+def test_range_bounds_are_inclusive_and_exact(
+    scalar: str, bounds: str, value: Any, broken: str | None
+) -> None:
     expected = [] if broken is None else [f"@range violation on T.v: value {broken}"]
     assert messages(f"v: {scalar}?\n @range(v, {bounds})", v=value) == expected
 
@@ -160,7 +162,7 @@ NUMBERS = (
 
 @given(scalar=st.sampled_from([*INT_RANGES, Scalar.F32, Scalar.F64]), bound=NUMBERS, data=st.data())
 @example(scalar=Scalar.I64, bound=float(2**63), data=None)
-def test_bounds_compare_by_value_at_every_width(
+def test_range_bounds_compare_by_value_at_every_width(
     scalar: Scalar, bound: int | float, data: st.DataObject | None
 ) -> None:
     near = (
@@ -206,7 +208,7 @@ def test_bounds_compare_by_value_at_every_width(
         ("x", "", False),
     ],
 )
-def test_a_check_is_an_unanchored_search(pattern: str, value: str, matches: bool) -> None:
+def test_check_pattern_is_searched_unanchored(pattern: str, value: str, matches: bool) -> None:
     value = value.replace("\\n", "\n")
     expected = f"@check violation on T.v: value '{value}' does not match pattern '{pattern}'"
     assert messages(f'v: String?\n @check(v, "{pattern}")', v=value) == ([] if matches else [expected])
@@ -216,7 +218,7 @@ def test_a_check_is_an_unanchored_search(pattern: str, value: str, matches: bool
 # --- vectors and lists --------------------------------------------------------------------------------------
 
 
-def test_a_vector_has_its_declared_dimension() -> None:
+def test_vector_of_other_dimension_is_refused() -> None:
     found = with_column("v: Vector(3)", pa.array([[1.0, 2.0, 3.0], [1.0, 2.0], []]))
     assert [(item.id, item.message, item.value) for item in found] == [
         ("t1", "vector property 'v' expects 3 dimensions, got 2", 2),
@@ -224,7 +226,7 @@ def test_a_vector_has_its_declared_dimension() -> None:
     ]
 
 
-def test_a_column_of_vectors_of_another_dimension_is_refused() -> None:
+def test_column_of_vectors_of_other_dimension_is_refused() -> None:
     found = with_column("v: Vector(3)?", pa.array([[1, 2], None], pa.list_(pa.float32(), 2)))
     assert [item.message for item in found] == ["vector property 'v' expects 3 dimensions, got 2"]
 
@@ -232,7 +234,7 @@ def test_a_column_of_vectors_of_another_dimension_is_refused() -> None:
 @pytest.mark.parametrize(
     ("element", "value"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")]
 )
-def test_elements_of_a_vector_are_finite(element: float, value: str) -> None:
+def test_vector_with_nan_or_infinity_is_refused(element: float, value: str) -> None:
     stored = pa.array([None, [0, 1], [element, element], None], pa.list_(pa.float32(), 2))
     (found,) = with_column("v: Vector(2)?", stored)
     assert (found.id, found.rule, found.value) == ("t2", "vector", value)
@@ -240,13 +242,13 @@ def test_elements_of_a_vector_are_finite(element: float, value: str) -> None:
     assert [item.id for item in with_column("v: Vector(2)?", stored.slice(1, 2))] == ["t1"]
 
 
-def test_a_double_beyond_the_width_of_a_vector_is_not_finite() -> None:
+def test_vector_with_double_beyond_f32_is_refused() -> None:
     assert [item.message for item in with_column("v: Vector(1)", pa.array([[1e300]]))] == [
         "vector property 'v' elements must be finite"
     ]
 
 
-def test_elements_of_vectors_and_lists_are_not_null() -> None:
+def test_vector_or_list_with_null_element_is_refused() -> None:
     (found,) = with_column("v: Vector(2)", pa.array([[1, 2], [1, None]], pa.list_(pa.float32(), 2)))
     assert (found.id, found.message) == ("t1", "vector property 'v' elements must be numeric, got null")
     (found,) = with_column("v: [String]?", pa.array([None, [], ["a"], ["a", None, None]]))
@@ -260,13 +262,13 @@ def test_elements_of_vectors_and_lists_are_not_null() -> None:
 # --- values, order, bounds ----------------------------------------------------------------------------------
 
 
-def test_findings_are_in_the_order_of_id_then_property() -> None:
+def test_violations_are_ordered_by_id_and_property() -> None:
     rows: list[Row] = [{"id": "b", "name": None, "age": -1}, {"id": "a", "name": "a", "age": 200}]
     found = violations(WORKED, rows, "node:Person")
     assert [(item.id, item.property) for item in found] == [("a", "age"), ("b", "age"), ("b", "name")]
 
 
-def test_many_violations_are_counted_and_the_first_by_id_reported() -> None:
+def test_many_violations_are_counted_and_the_first_by_id_listed() -> None:
     rows = [{"id": f"{number:04}", "name": "x", "age": -number} for number in range(1000, 0, -1)]
     stored = rows_of(WORKED.tables["node:Person"], rows)
     for table in (stored, pa.concat_tables(stored.slice(at, 300) for at in range(0, 1000, 300))):
@@ -275,7 +277,7 @@ def test_many_violations_are_counted_and_the_first_by_id_reported() -> None:
         assert [item.id for item in found] == [f"{number:04}" for number in range(1, MAX_REPORTED + 1)]
 
 
-def test_inputs_and_findings_can_be_sent_to_another_process() -> None:
+def test_rules_and_violations_can_be_pickled() -> None:
     table = WORKED.tables["node:Person"]
     rows = rows_of(table, [{"id": "Ann", "name": "Ann", "age": -1}])
     # A copy of the type has not cached anything yet; what it caches is only for the process that it is in.
@@ -284,12 +286,12 @@ def test_inputs_and_findings_can_be_sent_to_another_process() -> None:
     assert pickle.loads(pickle.dumps(found)) == found == check(WORKED, rows, "node:Person")
 
 
-def test_no_rows_break_no_rule() -> None:
+def test_no_rows_have_no_violations() -> None:
     assert not violations(WORKED, [], "node:Person")
     assert list(Violations.merge([])) == []
 
 
-def test_every_type_of_property_has_rows_that_pass() -> None:
+def test_valid_rows_of_every_property_type_are_accepted() -> None:
     catalog = catalog_of("node T { " + "  ".join(f"p{i}: {t}" for i, t in enumerate(SAMPLES)) + " }")
     assert not violations(catalog, [{"id": "t", **{f"p{i}": v for i, v in enumerate(SAMPLES.values())}}])
 

@@ -41,17 +41,17 @@ def held(value: str, other: str, this: str, name: str = "v") -> str:
 # --- @unique ------------------------------------------------------------------------------------------------
 
 
-def test_a_value_that_a_committed_row_holds_is_refused() -> None:
+def test_unique_value_of_committed_row_is_refused() -> None:
     before = [{"id": "z", "v": "x"}]
     assert unique_messages("v: String? @unique", before, [{"id": "a", "v": "x"}]) == [held("x", "z", "a")]
 
 
-def test_a_value_that_two_changed_rows_hold_is_refused_once() -> None:
+def test_unique_value_of_two_changed_rows_is_one_violation() -> None:
     put = [{"id": "b", "v": "x"}, {"id": "a", "v": "x"}]
     assert unique_messages("v: String? @unique", [], put) == [held("x", "a", "b")]
 
 
-def test_every_further_holder_is_a_violation_against_the_one_that_was_there() -> None:
+def test_unique_value_of_several_changed_rows_is_reported_for_each() -> None:
     put = [{"id": id_, "v": "x"} for id_ in "cab"]
     assert unique_messages("v: String? @unique", [{"id": "z", "v": "x"}], put) == [
         held("x", "z", "a"),
@@ -60,7 +60,7 @@ def test_every_further_holder_is_a_violation_against_the_one_that_was_there() ->
     ]
 
 
-def test_only_changed_rows_are_to_blame() -> None:
+def test_unique_violation_among_committed_rows_is_not_reported() -> None:
     before = [{"id": "z", "a": "x", "b": 1}, {"id": "y", "a": "x", "b": 1}]
     declared = "a: String  b: I32\n @unique(a, b)"
     assert unique_messages(declared, before, [{"id": "c", "a": "x", "b": 2}]) == []
@@ -69,7 +69,7 @@ def test_only_changed_rows_are_to_blame() -> None:
     ]
 
 
-def test_a_value_that_the_operation_frees_may_be_used_again() -> None:
+def test_unique_value_freed_by_the_operation_is_accepted() -> None:
     before = [{"id": "z", "v": "x"}, {"id": "y", "v": "w"}]
     moved = [{"id": "z", "v": "free"}, {"id": "a", "v": "x"}]
     assert unique_messages("v: String? @unique", before, moved) == []
@@ -78,17 +78,17 @@ def test_a_value_that_the_operation_frees_may_be_used_again() -> None:
     assert unique_messages("v: String? @unique", before, swapped) == []
 
 
-def test_a_row_that_keeps_its_value_does_not_clash_with_itself() -> None:
+def test_unique_value_kept_by_its_row_is_accepted() -> None:
     row = {"id": "z", "v": "x"}
     assert unique_messages("v: String? @unique", [row], [row]) == []
 
 
-def test_null_is_never_held() -> None:
+def test_unique_null_is_accepted() -> None:
     rows = [{"id": "a", "v": None}, {"id": "b", "v": None}]
     assert unique_messages("v: String? @unique", rows, [{"id": "c", "v": None}]) == []
 
 
-def test_a_tuple_is_unique_as_a_whole_and_exempt_with_any_null_member() -> None:
+def test_unique_tuple_is_compared_as_a_whole_and_ignored_with_a_null() -> None:
     declared = "a: String?  b: I32?\n @unique(a, b)"
     before: list[Row] = [{"id": "z", "a": "x", "b": 1}, {"id": "y", "a": "x", "b": None}]
     fine: list[Row] = [
@@ -101,7 +101,7 @@ def test_a_tuple_is_unique_as_a_whole_and_exempt_with_any_null_member() -> None:
     assert unique_messages(declared, before, clash) == [held("(x, 1)", "z", "1", "(a, b)")]
 
 
-def test_members_of_a_tuple_are_not_confused_with_each_other() -> None:
+def test_unique_tuples_with_equal_concatenation_are_distinct() -> None:
     rows = [{"id": "1", "a": "x, y", "b": "z"}, {"id": "2", "a": "x", "b": "y, z"}]
     assert unique_messages("a: String  b: String\n @unique(a, b)", rows[:1], rows[1:]) == []
     assert unique_messages("a: String  b: String\n @unique(a, b)", [], rows) == []
@@ -121,9 +121,7 @@ def test_members_of_a_tuple_are_not_confused_with_each_other() -> None:
         ("String", "it's é", "it's é"),
     ],
 )
-def test_values_of_every_type_are_compared_and_shown_as_in_query_rows(
-    scalar: str, value: Any, text: str
-) -> None:
+def test_unique_values_of_every_type_are_compared_and_shown(scalar: str, value: Any, text: str) -> None:
     declared = f"v: {scalar} @unique"
     if isinstance(value, date):
         value = (value - date(1970, 1, 1)).days
@@ -131,7 +129,7 @@ def test_values_of_every_type_are_compared_and_shown_as_in_query_rows(
     assert unique_messages(declared, before, put) == [held(text, "z", "a")]
 
 
-def test_the_two_zeros_are_one_value() -> None:
+def test_unique_positive_and_negative_zero_are_equal() -> None:
     put = [{"id": "a", "v": 0.0, "w": 1}]
     for zero in (0.0, -0.0):
         before = [{"id": "z", "v": zero, "w": 1}]
@@ -141,7 +139,7 @@ def test_the_two_zeros_are_one_value() -> None:
         ]
 
 
-def test_parallel_edges_are_refused_as_in_the_worked_example() -> None:
+def test_unique_endpoints_refuse_parallel_edges() -> None:
     change = deltas(WORKED, GRAPH, {"edge:Knows": [edge("k3", "Ann", "Bob"), edge("k4", "Bob", "Ann")]}, {})
     (found,) = unique_violations(WORKED, change, committed(WORKED, GRAPH))
     assert found.to_json() == {
@@ -156,7 +154,7 @@ def test_parallel_edges_are_refused_as_in_the_worked_example() -> None:
     }
 
 
-def test_a_key_needs_no_look_at_committed_rows() -> None:
+def test_unique_key_reads_no_committed_rows() -> None:
     state = committed(WORKED, GRAPH)
     change = deltas(WORKED, GRAPH, {"node:Person": [person("Ann", age=3)]}, {})
     assert not unique_violations(WORKED, change, state)
@@ -172,7 +170,7 @@ def endpoints(put: dict[str, list[Row]], delete: dict[str, list[str]]) -> list[s
     return [f"{item.rule} {item.id}: {item.message}" for item in found]
 
 
-def test_an_edge_ends_at_nodes_of_its_types() -> None:
+def test_edge_with_missing_endpoint_is_refused() -> None:
     put = {"edge:WorksAt": [edge("w2", "Acme", "Ann"), edge("w3", "Bob", "Beta")]}
     assert endpoints(put, {}) == [
         "endpoint w2: dst 'Ann' not found in Company",
@@ -180,24 +178,24 @@ def test_an_edge_ends_at_nodes_of_its_types() -> None:
     ]
 
 
-def test_a_node_of_the_same_operation_is_an_endpoint() -> None:
+def test_edge_to_node_of_the_same_operation_is_accepted() -> None:
     put = {"edge:Knows": [edge("k3", "Di", "Ann")], "node:Person": [person("Di")]}
     assert endpoints(put, {}) == []
     assert endpoints({"edge:Knows": put["edge:Knows"]}, {}) == ["endpoint k3: src 'Di' not found in Person"]
 
 
-def test_a_deleted_node_is_no_endpoint() -> None:
+def test_edge_to_deleted_node_is_refused() -> None:
     put = {"edge:Knows": [edge("k3", "Ann", "Cy")]}
     delete = {"node:Person": ["Cy"], "edge:Knows": ["k2"]}
     assert endpoints(put, delete) == ["endpoint k3: dst 'Cy' not found in Person"]
 
 
-def test_a_node_that_was_deleted_and_put_again_is_an_endpoint() -> None:
+def test_edge_to_node_deleted_and_inserted_again_is_accepted() -> None:
     put = {"edge:Knows": [edge("k3", "Ann", "Cy")], "node:Person": [person("Cy")]}
     assert endpoints(put, {"node:Person": ["Cy"]}) == []
 
 
-def test_deleting_a_node_leaves_no_edge_behind() -> None:
+def test_delete_of_node_with_edges_is_refused() -> None:
     assert endpoints({}, {"node:Person": ["Bob"]}) == [
         "orphan k1: dst 'Bob' not found in Person",
         "orphan k2: src 'Bob' not found in Person",
@@ -205,12 +203,12 @@ def test_deleting_a_node_leaves_no_edge_behind() -> None:
     assert endpoints({}, {"node:Person": ["Bob"], "edge:Knows": ["k1", "k2"]}) == []
 
 
-def test_an_edge_that_is_moved_away_from_a_deleted_node_is_no_orphan() -> None:
+def test_edge_moved_away_from_deleted_node_is_accepted() -> None:
     put = {"edge:WorksAt": [edge("w1", "Ann", "Beta")]}
     assert endpoints(put, {"node:Company": ["Acme"]}) == []
 
 
-def test_replacing_all_nodes_of_a_type_reports_each_retained_edge() -> None:
+def test_replacement_of_all_nodes_reports_each_orphan_edge() -> None:
     put = {"node:Person": [person("Ann"), person("Zoe")]}
     assert endpoints(put, {"node:Person": ["Ann", "Bob", "Cy"]}) == [
         "orphan k1: dst 'Bob' not found in Person",
@@ -219,7 +217,7 @@ def test_replacing_all_nodes_of_a_type_reports_each_retained_edge() -> None:
     ]
 
 
-def test_each_node_table_is_asked_at_most_once_and_only_for_what_is_unknown() -> None:
+def test_endpoint_check_looks_up_each_node_table_at_most_once() -> None:
     state = committed(WORKED, GRAPH)
     put = {
         "edge:Knows": [edge("k3", "Ann", "Cy"), edge("k4", "Cy", "Di")],
@@ -248,7 +246,7 @@ def card(put: list[Row], delete: list[str], nodes: tuple[str, ...] = ()) -> list
     return [item.message for item in cardinality_violations(CARDED, change, committed(CARDED, EDGES))]
 
 
-def test_a_second_job_is_refused_as_in_the_worked_example() -> None:
+def test_cardinality_above_maximum_is_refused() -> None:
     change = deltas(WORKED, GRAPH, {"edge:WorksAt": [edge("w2", "Ann", "Beta")]}, {})
     (found,) = cardinality_violations(WORKED, change, committed(WORKED, GRAPH))
     assert found.message == "@card violation on edge WorksAt: source 'Ann' has 2 edges (max 1)"
@@ -256,27 +254,27 @@ def test_a_second_job_is_refused_as_in_the_worked_example() -> None:
     assert found.details == {"max": 1}
 
 
-def test_a_source_may_have_as_many_edges_as_its_maximum() -> None:
+def test_cardinality_at_maximum_is_accepted() -> None:
     assert card([edge("e4", "c", "a"), edge("e5", "c", "b")], []) == []
     assert card([edge("e4", "a", "a")], []) == ["@card violation on edge E: source 'a' has 3 edges (max 2)"]
 
 
-def test_deleting_an_edge_below_the_minimum_is_refused() -> None:
+def test_cardinality_below_minimum_after_delete_is_refused() -> None:
     assert card([], ["e3"]) == ["@card violation on edge E: source 'b' has 0 edges (min 1)"]
     assert card([], ["e1"]) == []
 
 
-def test_moving_an_edge_checks_the_source_that_it_left() -> None:
+def test_cardinality_of_the_former_source_of_a_moved_edge_is_checked() -> None:
     assert card([edge("e3", "c", "a")], []) == ["@card violation on edge E: source 'b' has 0 edges (min 1)"]
     assert card([edge("e1", "b", "a")], []) == []
     assert card([edge("e3", "a", "c"), edge("e1", "b", "b")], []) == []
 
 
-def test_an_edge_that_is_rewritten_counts_once() -> None:
+def test_cardinality_counts_a_rewritten_edge_once() -> None:
     assert card([edge("e1", "a", "b")], []) == []
 
 
-def test_a_source_whose_edges_did_not_change_is_not_checked() -> None:
+def test_cardinality_of_unchanged_source_is_not_checked() -> None:
     state = committed(CARDED, EDGES)
     change = deltas(CARDED, EDGES, {"node:N": [{"id": "new"}, {"id": "c", "v": 1}]}, {})
     assert not cardinality_violations(CARDED, change, state)
@@ -284,12 +282,12 @@ def test_a_source_whose_edges_did_not_change_is_not_checked() -> None:
     assert card([edge("e4", "b", "a")], []) == []
 
 
-def test_a_deleted_node_is_not_checked_as_a_source() -> None:
+def test_cardinality_of_deleted_source_is_not_checked() -> None:
     assert card([], ["e3", "e1"], ("b",)) == []
     assert card([], ["e1", "e2"], ("b",)) == ["@card violation on edge E: source 'a' has 0 edges (min 1)"]
 
 
-def test_an_edge_type_without_bounds_asks_for_nothing() -> None:
+def test_cardinality_without_bounds_reads_nothing() -> None:
     state = committed(WORKED, GRAPH)
     change = deltas(WORKED, GRAPH, {"edge:Knows": [edge("k3", "Ann", "Cy")]}, {"edge:Knows": ["k1"]})
     assert not cardinality_violations(WORKED, change, state)
@@ -299,7 +297,7 @@ def test_an_edge_type_without_bounds_asks_for_nothing() -> None:
 # --- size ---------------------------------------------------------------------------------------------------
 
 
-def test_many_violations_of_each_rule_are_counted_and_the_first_by_id_reported() -> None:
+def test_many_violations_are_counted_and_the_first_by_id_listed() -> None:
     count = 3 * MAX_REPORTED
     catalog = catalog_of("node N { v: I32 @unique }\nedge E: N -> N @card(0..1)")
     nodes = rows_of(catalog.tables["node:N"], [{"id": f"n{i:04}", "v": 7} for i in range(count)])
@@ -316,7 +314,7 @@ def test_many_violations_of_each_rule_are_counted_and_the_first_by_id_reported()
         assert [item.id for item in found][:2] == first
 
 
-def test_ids_of_any_string_type_and_chunking_are_compared_as_text() -> None:
+def test_ids_of_any_string_type_are_compared_as_text() -> None:
     put = [edge("k3", "Ann", "Nobody"), edge("k4", "Ann", "Bob")]
     plain = delta(WORKED, GRAPH, "edge:Knows", put=put)
     large = pa.concat_tables(plain.rows.slice(at, 1) for at in range(2))
