@@ -13,7 +13,7 @@ import omnigraph as og
 from omnigraph.engine import csr, reachability
 from omnigraph.engine.memory import cached_table, id_index
 from omnigraph.engine.projection import sorting
-from omnigraph.read import binding_table, match, project, topology
+from omnigraph.read import binding_table, endpoints, match, project, topology
 from tests.differential.comparing import explain_difference
 from tests.differential.engine_rows import engine_rows, open_handle
 from tests.differential.golden import Case, check_text, expected_result, load_cases, load_graph
@@ -36,7 +36,7 @@ LARGE = [
     (cached_table, "_FEW_IDS", 0),
     (cached_table, "_IDS_PER_FILTER", 2),
     (topology, "_IDS_PER_FILTER", 2),
-    (topology, "_MAX_FETCHED_ROWS", 0),
+    (endpoints, "_MAX_FETCHED_ROWS", 0),
 ]
 
 

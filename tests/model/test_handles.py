@@ -24,8 +24,8 @@ from hypothesis.stateful import (
 )
 
 import omnigraph as og
-from omnigraph.engine import committed_rows
-from omnigraph.engine.memory import cached_table, id_index, row_lookups
+from omnigraph.engine import committed_rows, layered_adjacency
+from omnigraph.engine.memory import cached_table, column_chunks, id_index, row_lookups, row_numbers
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import ConstraintViolation
 from omnigraph.graph.transaction import Transaction
@@ -33,6 +33,7 @@ from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang import ir
 from omnigraph.mutate.mutate import MutationResult, prepare_mutation
+from omnigraph.read import endpoints
 from omnigraph.store.tables import tables
 from tests.model import people_model as model
 from tests.model.people_model import SCHEMA, Edge, Load, Refused, State, Statement, Verb
@@ -319,8 +320,12 @@ def since_of(row: dict[str, Any]) -> int:
 def test_what_handles_keep_in_memory_never_changes_what_they_find_or_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (cached_table, row_lookups):
+    for module in (id_index, row_lookups):
         monkeypatch.setattr(module, "MAX_UNSORTED_IDS", 5)
+    monkeypatch.setattr(column_chunks, "_SHORT", 1)
+    monkeypatch.setattr(layered_adjacency, "MAX_DELTA", 4)
+    monkeypatch.setattr(row_numbers, "_MIN_UNUSED", 6)
+    monkeypatch.setattr(endpoints, "_MAX_MOVES", 3)
     monkeypatch.setattr(cached_table, "SMALL_ROWS", 6)
     monkeypatch.setattr(cached_table, "_FEW_IDS", 2)
     monkeypatch.setattr(id_index, "_MIN_STRIDE", 2)

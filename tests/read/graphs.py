@@ -15,6 +15,7 @@ from omnigraph.catalog.columns import arrow_schema
 from omnigraph.catalog.migration.evolve import evolve
 from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.engine.csr import Adjacency
+from omnigraph.engine.layered_adjacency import degrees, expand_edges, expand_unique
 from omnigraph.engine.memory.cached_table import CachedTable
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.graph.publish import publish
@@ -23,6 +24,7 @@ from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
+from omnigraph.lang.ir import Direction
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.read.topology import Topology
 from tests.support.places import fresh_memory
@@ -151,10 +153,28 @@ def check_columns(snapshot: Snapshot, cache: Cache, keys: Sequence[str] = (PERSO
     """Every column through a cache is the one in storage, and every id is where it says."""
     for key in keys:
         frame = CachedTable(snapshot, key, cache)
+        rows = frame.all_rows()
         for column in frame.layout.columns:
-            assert frame.column(column.name).to_pylist() == stored(snapshot, key, column.name)
+            expected = stored(snapshot, key, column.name)
+            assert frame.values(column.name, rows).to_pylist() == expected
+            assert frame.column(column.name).take(pa.array(rows)).to_pylist() == expected
         ids = stored(snapshot, key, "id")
-        assert frame.positions(pa.array(ids, pa.string())).tolist() == list(range(len(ids)))
+        assert frame.positions(pa.array(ids, pa.string())).tolist() == rows.tolist()
+
+
+def values(frame: CachedTable, name: str) -> list[Any]:
+    """A column in the order of its rows, through the cache."""
+    found: list[Any] = frame.column(name).take(pa.array(frame.all_rows())).to_pylist()
+    return found
+
+
+def row_numbers(frame: CachedTable, positions: Any) -> list[int]:
+    """The place of each position among the rows, -1 for -1."""
+    rows = frame.all_rows()
+    places = np.searchsorted(rows, positions)
+    found = [-1 if position < 0 else int(place) for position, place in zip(positions, places, strict=True)]
+    assert all(place < 0 or rows[place] == at for place, at in zip(found, positions, strict=True))
+    return found
 
 
 def topology(snapshot: Snapshot, cache: Cache, edge_type: str = "Knows") -> Topology:
@@ -169,23 +189,43 @@ def topology(snapshot: Snapshot, cache: Cache, edge_type: str = "Knows") -> Topo
 
 def check_adjacency(snapshot: Snapshot, cache: Cache, edge_type: str = "Knows") -> None:
     """The adjacency through a cache is the one built from what is in storage."""
-    found, fresh = topology(snapshot, cache, edge_type), topology(snapshot, Cache(PLENTY), edge_type)
+    found = topology(snapshot, cache, edge_type)
     where = {id_: place for place, id_ in enumerate(stored(snapshot, found.source.layout.key, "id"))}
     other = {id_: place for place, id_ in enumerate(stored(snapshot, found.target.layout.key, "id"))}
     near = np.array([where[id_] for id_ in stored(snapshot, found.key, "src")], np.int32)
     far = np.array([other[id_] for id_ in stored(snapshot, found.key, "dst")], np.int32)
-    expected = Adjacency.build(near, far, len(where), len(other))
-    assert arrays(found.adjacency("out")) == arrays(expected)
-    assert arrays(found.adjacency("in")) == arrays(Adjacency.build(far, near, len(other), len(where)))
+    assert neighbours(found, "out") == built(near, far, len(where), len(other))
+    assert neighbours(found, "in") == built(far, near, len(other), len(where))
     if found.source.layout.key == found.target.layout.key:
-        assert arrays(found.adjacency("both")) == arrays(fresh.adjacency("both"))
+        loops = near == far
+        edges = np.arange(len(near))
+        sources, targets = np.concatenate([near, far[~loops]]), np.concatenate([far, near[~loops]])
+        both = np.concatenate([edges, edges[~loops]])
+        assert neighbours(found, "both") == built(sources, targets, len(where), len(other), both)
 
 
-def arrays(adjacency: Adjacency) -> tuple[list[int], list[int], list[int], int, int]:
-    return (
-        adjacency.offsets.tolist(),
-        adjacency.targets.tolist(),
-        adjacency.edges.tolist(),
-        adjacency.n_targets,
-        adjacency.n_pairs,
-    )
+def neighbours(found: Topology, direction: Direction) -> list[Any]:
+    """What the kernels say of all nodes, by the places of nodes and edges among the rows of their tables."""
+    near, far = (found.target, found.source) if direction == "in" else (found.source, found.target)
+    view = found.neighbourhood(direction, near.all_rows(), 1, "csr")
+    frontier = view.to_local(near.all_rows())
+    rows, targets, edges = expand_edges(view.adjacency, frontier)
+    targets = view.node_positions(targets)
+    order = view.storage_order(rows, targets)
+    if order is not None:
+        rows, targets, edges = rows[order], targets[order], edges[order]
+    counts = [degrees(view.adjacency, frontier, unique=unique).tolist() for unique in (True, False)]
+    unique_rows, unique_targets = expand_unique(view.adjacency, frontier)
+    unique_targets = view.node_positions(unique_targets)
+    pairs = sorted(zip(unique_rows.tolist(), row_numbers(far, unique_targets), strict=True))
+    return [rows.tolist(), row_numbers(far, targets), row_numbers(found.edges, edges), counts, pairs]
+
+
+def built(near: Any, far: Any, n_near: int, n_far: int, edges: Any = None) -> list[Any]:
+    """The same from an adjacency of its own."""
+    adjacency = Adjacency.build(near, far, n_near, n_far, edges)
+    frontier = np.arange(n_near)
+    rows, targets, numbers = expand_edges(adjacency, frontier)
+    counts = [degrees(adjacency, frontier, unique=unique).tolist() for unique in (True, False)]
+    pairs = sorted(zip(*(item.tolist() for item in expand_unique(adjacency, frontier)), strict=True))
+    return [rows.tolist(), targets.tolist(), numbers.tolist(), counts, pairs]

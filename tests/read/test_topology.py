@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.csr import expand_edges, expand_unique
+from omnigraph.engine import layered_adjacency
+from omnigraph.engine.layered_adjacency import expand_edges, expand_unique
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.engine.reachability import reach
 from omnigraph.errors import StorageError
@@ -29,6 +30,7 @@ from tests.read.graphs import (
     check_adjacency,
     drop,
     index,
+    neighbours,
     new_graph,
     put,
     rewrite,
@@ -124,6 +126,39 @@ def test_an_edge_that_is_replaced_connects_what_it_connects_now(graph: Repositor
     check_all(graph, cache)
     put(graph, KNOWS, {"ab0": {"src": "e", "dst": "d"}})
     check_all(graph, cache)
+
+
+def test_edge_updated_repeatedly_is_followed_once(graph: Repository) -> None:
+    cache = Cache(PLENTY)
+    check_all(graph, cache)
+    for since in (1, 2, 3):
+        put(graph, KNOWS, {"ab0": {"src": "a", "dst": "b", "since": since}, "zz": {"src": "d", "dst": "a"}})
+        check_all(graph, cache)
+
+
+@pytest.mark.parametrize("limit", [0, 2])
+def test_delta_larger_than_its_limit_is_folded_without_losing_edges(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(layered_adjacency, "MAX_DELTA", limit)
+    cache = Cache(PLENTY)
+    check_all(graph, cache)
+    for pair in ("ea", "eb", "ee", "ed", "ae"):
+        change(graph, {KNOWS: edges(pair), PERSON: nodes("f")}, {PERSON: "f"})
+        check_all(graph, cache)
+    drop(graph, KNOWS, ["ab0", "ea0", "ee0"])
+    check_all(graph, cache)
+
+
+def test_older_adjacency_is_unchanged_by_newer_versions(graph: Repository) -> None:
+    cache = Cache(PLENTY)
+    before = topology(graph.snapshot(), cache)
+    expected = neighbours(before, "out")
+    put(graph, KNOWS, edges("ea", "eb"))
+    drop(graph, KNOWS, ["ab0"])
+    put(graph, PERSON, nodes("a"))
+    check_all(graph, cache)
+    assert neighbours(before, "out") == expected
 
 
 def test_rewritten_files_keep_the_edges(graph: Repository) -> None:

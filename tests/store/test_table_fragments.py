@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from omnigraph.errors import NotFound
 from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.deletion_files import deleted_offsets, parse_bitmap
 from omnigraph.store.tables.table_fragments import (
     TableFragment,
     find_rows,
@@ -18,6 +21,7 @@ from omnigraph.store.tables.table_fragments import (
 )
 from omnigraph.store.tables.table_indexes import list_indexes
 from omnigraph.store.tables.tables import Tables
+from omnigraph.store.tables.version_diff import take_addresses
 from tests.support.rows import SCHEMA, compact, make_table, pin_of, stage
 
 COLUMNS = ["id", "name"]
@@ -142,24 +146,59 @@ def test_rows_are_taken_by_position_in_the_order_asked_for(uri: str) -> None:
     assert found["id"].to_pylist() == [rows[place][0] for place in wanted]
 
 
-def test_a_search_gives_ascending_positions_with_their_columns(uri: str) -> None:
+def found_ids(tables: Tables, pin: TablePin, where: str) -> list[str]:
+    """Return the ids of the rows that a filter selects, by their addresses."""
+    addresses, rows = find_rows(tables, pin, where, ["id"])
+    assert take_addresses(tables, pin, addresses, ["id"])["id"].to_pylist() == rows["id"].to_pylist()
+    return sorted(rows["id"].to_pylist())
+
+
+def test_find_rows_returns_the_addresses_of_the_rows_and_their_columns(uri: str) -> None:
     tables, pin = grown(uri)
-    rows = in_order(tables, pin)
-    places, found = find_rows(tables, pin, "name IN ('6', '1', '5')", ["id"])
-    assert places.tolist() == [place for place, (_, name) in enumerate(rows) if name in ("6", "1", "5")]
-    assert found["id"].to_pylist() == [rows[place][0] for place in places]
+    expected = [id_ for id_, name in in_order(tables, pin) if name in ("6", "1", "5")]
+    assert found_ids(tables, pin, "name IN ('6', '1', '5')") == expected
 
 
-def test_a_search_by_an_index_gives_the_positions_that_a_scan_gives(uri: str) -> None:
+def test_find_rows_by_an_index_returns_the_rows_of_a_scan(uri: str) -> None:
     tables, pin = grown(uri)
     where = "id IN ('f', 'c', 'd', 'zz')"
-    expected, _ = find_rows(tables, pin, where)
+    expected = found_ids(tables, pin, where)
     indexed = pin_of(tables.stage_index(pin, "id", "BTREE"))
     assert list_indexes(tables, pin) == []
     assert [(item.columns, item.rows) for item in list_indexes(tables, indexed)] == [(("id",), indexed.rows)]
-    assert find_rows(tables, indexed, where)[0].tolist() == expected.tolist() == [2, 4]
+    assert found_ids(tables, indexed, where) == expected == ["c", "f"]
     later = stage(tables, indexed, {"zz": "9"}, delete=["a"])
-    assert find_rows(tables, later, where)[0].tolist() == [1, 3, 4]
+    assert found_ids(tables, later, where) == ["c", "f", "zz"]
+
+
+@pytest.mark.parametrize("count", [1, 3, 6_000, 40_000])
+def test_deleted_offsets_of_a_deletion_file_are_those_that_a_scan_leaves_out(
+    tmp_path: Path, count: int
+) -> None:
+    tables, pin = make_table(str(tmp_path))
+    pin = stage(tables, pin, {f"{number:06}": "x" for number in range(140_000)})
+    gone = np.sort(np.random.default_rng(count).choice(140_000, count, replace=False))
+    changed = tables.stage(pin, delete_addresses=gone.tolist())
+    later = pin_of(changed)
+    (part,) = list_fragments(tables, later)
+    assert deleted_offsets(tables, later, part).tolist() == gone.tolist()
+    assert set(live_offsets(tables, later, part).tolist()) == set(range(140_000)) - set(gone.tolist())
+
+
+def test_deleted_offsets_without_a_deletion_file_are_none(uri: str) -> None:
+    tables, pin = grown(uri)
+    assert [deleted_offsets(tables, pin, part).tolist() for part in list_fragments(tables, pin)] == [
+        [],
+        [1],
+        [],
+    ]
+
+
+def test_a_bitmap_of_runs_is_parsed() -> None:
+    runs = "3b30 0000" + "01" + "0000 0500" + "0200" + "0100 0200" + "0a00 0200"
+    assert parse_bitmap(bytes.fromhex(runs)).tolist() == [1, 2, 3, 10, 11, 12]
+    with pytest.raises(ValueError, match="does not start a Roaring bitmap"):
+        parse_bitmap(b"nonsense")
 
 
 def test_a_version_that_is_not_there_is_not_found(uri: str) -> None:

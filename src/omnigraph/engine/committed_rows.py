@@ -38,8 +38,8 @@ class RowAddressCache(Protocol):
         """Return the addresses of the rows that exist, by id; None when the cache cannot tell."""
         ...
 
-    def learn(self, tables: Tables, pin: TablePin, ids: pa.Array) -> None:
-        """Add the ids of the rows that a version inserted, in the order of the rows."""
+    def learn(self, tables: Tables, pin: TablePin, rows: pa.Table) -> None:
+        """Add the rows that a version inserted, as they are stored."""
         ...
 
 

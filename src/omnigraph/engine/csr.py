@@ -147,6 +147,16 @@ class Adjacency:
             self.n_pairs + int(new_pairs),
         )
 
+    def without(self, edges: Frontier) -> Adjacency:
+        """Return the adjacency without some edges. Costs a copy of the arrays."""
+        gone = np.zeros(int(self.edges.max(initial=0)) + 1, np.bool_)
+        gone[edges] = True
+        kept = np.flatnonzero(~gone[self.edges])
+        offsets = np.searchsorted(kept, self.offsets)
+        targets = self.targets.take(kept)
+        n_pairs = int(np.count_nonzero(_first_of_pair(offsets, targets)))
+        return Adjacency(offsets, targets, self.edges.take(kept), self.n_targets, n_pairs)
+
 
 def undirected(out: Adjacency, incoming: Adjacency) -> Adjacency:
     """Merge both directions of an edge type from a type to itself. A self-loop appears once.

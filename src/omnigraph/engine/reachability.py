@@ -17,19 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from omnigraph.engine.csr import (
-    Adjacency,
-    Frontier,
-    Mask,
-    Ordinals,
-    Positions,
-    connected,
-    degrees,
-    expand_unique,
-    flatten_ranges,
-    split_by_weight,
-)
+from omnigraph.engine.csr import Frontier, Mask, Ordinals, Positions, flatten_ranges, split_by_weight
 from omnigraph.engine.deadline import check_deadline
+from omnigraph.engine.layered_adjacency import AnyAdjacency, connected, degrees, expand_unique
 
 CHUNK = 1 << 18
 """Entries that one step of a search works on, and that one chunk of a result holds."""
@@ -39,10 +29,11 @@ _DENSE = 8
 _SPARSE = 8
 
 
-def reach(adj: Adjacency, frontier: Frontier, low: int, high: int) -> tuple[Positions, Ordinals]:
+def reach(adj: AnyAdjacency, frontier: Frontier, low: int, high: int) -> tuple[Positions, Ordinals]:
     """Return one (row, target) for every node at a distance in ``low..high``, ``1 <= low``, in no particular
     order.
 
+    >>> from omnigraph.engine.csr import Adjacency
     >>> path = Adjacency.build(np.array([0, 1, 2]), np.array([1, 2, 0]), n_sources=3, n_targets=3)
     >>> rows, targets = reach(path, np.array([0, -1, 2]), 1, 2)
     >>> sorted(zip(rows.tolist(), targets.tolist()))
@@ -55,7 +46,7 @@ def reach(adj: Adjacency, frontier: Frontier, low: int, high: int) -> tuple[Posi
 
 
 def reach_chunks(
-    adj: Adjacency, frontier: Frontier, low: int, high: int, *, limit: int = CHUNK
+    adj: AnyAdjacency, frontier: Frontier, low: int, high: int, *, limit: int = CHUNK
 ) -> Iterator[tuple[Positions, Ordinals]]:
     """Yield the result of `reach` in chunks of at most `limit` entries, or as many as one node has neighbours or
     rows.
@@ -74,7 +65,7 @@ def reach_chunks(
             yield from _fan_out(groups, found >> bits, _nodes(found, bits), limit)
 
 
-def reachable(adj: Adjacency, left: Frontier, right: Frontier, low: int, high: int) -> Mask:
+def reachable(adj: AnyAdjacency, left: Frontier, right: Frontier, low: int, high: int) -> Mask:
     """Return whether ``right[i]`` is at a distance in ``low..high`` from ``left[i]``, ``1 <= low``."""
     adjacent = connected(adj, left, right)
     answer = adjacent if low <= 1 else np.zeros(len(left), dtype=np.bool_)
@@ -123,7 +114,7 @@ def _group(frontier: Frontier) -> _Groups:
     return _Groups(entries.take(starts).astype(np.int32), offsets, packed & 0xFFFFFFFF)
 
 
-def _expand_chunks(adj: Adjacency, frontier: Frontier, limit: int) -> Iterator[tuple[Positions, Ordinals]]:
+def _expand_chunks(adj: AnyAdjacency, frontier: Frontier, limit: int) -> Iterator[tuple[Positions, Ordinals]]:
     for piece in split_by_weight(degrees(adj, frontier, unique=True), limit):
         rows, targets = expand_unique(adj, frontier[piece])
         yield rows + piece.start, targets
@@ -145,7 +136,7 @@ def _fan_out(
 
 
 def _breadth_first(
-    adj: Adjacency, sources: Ordinals, high: int, limit: int
+    adj: AnyAdjacency, sources: Ordinals, high: int, limit: int
 ) -> Iterator[tuple[int, Positions]]:
     """Yield distances up to `high`, each with sorted pairs of a source, by index, and a node at that distance.
 
@@ -169,7 +160,7 @@ def _breadth_first(
 
 
 def _batches(
-    adj: Adjacency, level: Positions, seen: Positions, bits: int, limit: int
+    adj: AnyAdjacency, level: Positions, seen: Positions, bits: int, limit: int
 ) -> Iterator[tuple[Positions, Positions]]:
     """Split a level and the pairs seen so far between sources, so that the next hop of each batch is bounded."""
     if not level.size:
@@ -192,7 +183,7 @@ def _batches(
 
 
 def _step(
-    adj: Adjacency, level: Positions, seen: Positions, bits: int, *, last: bool
+    adj: AnyAdjacency, level: Positions, seen: Positions, bits: int, *, last: bool
 ) -> tuple[Positions, Positions]:
     """Return the pairs one hop beyond a level that were not seen, and all pairs seen with them; both sorted.
 
@@ -239,7 +230,7 @@ def _new_by_sort(reached: Positions, seen: Positions) -> tuple[Positions, Positi
     return known.take(np.flatnonzero(marked.take(starts) & 1)), known
 
 
-def _leads_to(adj: Adjacency, level: Positions, open_pairs: Positions, bits: int) -> Mask:
+def _leads_to(adj: AnyAdjacency, level: Positions, open_pairs: Positions, bits: int) -> Mask:
     """Return whether one hop from a level, which is complete for its sources, leads to each of the given pairs."""
     answer = np.zeros(len(open_pairs), dtype=np.bool_)
     slots = open_pairs >> bits
@@ -259,7 +250,7 @@ def _leads_to(adj: Adjacency, level: Positions, open_pairs: Positions, bits: int
     return answer
 
 
-def _next_pairs(adj: Adjacency, level: Positions, bits: int) -> Positions:
+def _next_pairs(adj: AnyAdjacency, level: Positions, bits: int) -> Positions:
     """Return the pairs one hop from each pair's node, with repeats and unordered."""
     rows, targets = expand_unique(adj, _nodes(level, bits))
     pairs = (level >> bits << bits).take(rows)
@@ -287,7 +278,7 @@ def _run_starts(values: Positions) -> Positions:
     return np.flatnonzero(starts)
 
 
-def _node_bits(adj: Adjacency) -> int:
+def _node_bits(adj: AnyAdjacency) -> int:
     return max(adj.n_targets - 1, 0).bit_length()
 
 

@@ -171,8 +171,7 @@ class Overlay:
         else:
             staged = self._transaction.stage(key, delete_addresses=list(addresses.values()), insert=insert)
         if self._cache is not None and insert.num_rows:
-            inserted_ids = insert["id"].combine_chunks()
-            self._cache.learn(self._transaction.base.tables, self._transaction.pin(key), inserted_ids)
+            self._cache.learn(self._transaction.base.tables, self._transaction.pin(key), insert)
         deleted = self._count_deleted(key, pending)
         updated = staged.deleted - deleted
         return {"inserted": staged.inserted - updated, "updated": updated, "deleted": deleted}

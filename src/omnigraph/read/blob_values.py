@@ -17,8 +17,6 @@ from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI
 from omnigraph.engine.memory.cached_table import CachedTable
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.lance.page_layout import UnknownLayout
-from omnigraph.store.tables.row_addresses import ROW_ADDRESS
-from omnigraph.store.tables.table_fragments import take_positions
 from omnigraph.store.tables.value_bytes import ColumnFile, ColumnPages, ValueBytes
 
 
@@ -62,7 +60,8 @@ class StoredBlob:
         return file.open_value(pages) if pages.file else None
 
     def _read_whole(self) -> ValueBytes | None:
-        value = _take(self.table, self.position, f"{self.physical}.{BLOB_DATA}")[self.physical][0]
+        place = np.array([self.position], np.int64)
+        value = self.table.take_rows(place, [f"{self.physical}.{BLOB_DATA}"])[self.physical][0]
         data = value[BLOB_DATA] if value.is_valid else None
         return LoadedValue(data.as_buffer()) if data is not None and data.is_valid else None
 
@@ -108,14 +107,10 @@ def find_blob(table: CachedTable, property_: str, id_: str) -> StoredBlob | None
     if position < 0:
         return None
     physical = table.layout.physical(property_)
-    row = _take(table, position, f"{physical}.{BLOB_URI}", ROW_ADDRESS)
-    address = int(row[ROW_ADDRESS][0].as_py())
+    place = np.array([position], np.int64)
+    row = table.take_rows(place, [f"{physical}.{BLOB_URI}"])
+    address = int(table.numbers.addresses(place)[0])
     file = next(fragment.files for fragment in table.fragments() if fragment.id == address >> 32)
     value = row[physical][0]
     uri = value[BLOB_URI].as_py() if value.is_valid else None
     return StoredBlob(table, physical, position, address, file, uri)
-
-
-def _take(table: CachedTable, position: int, *columns: str) -> pa.Table:
-    with table.snapshot.reading():
-        return take_positions(table.snapshot.tables, table.pin, np.array([position], np.int64), columns)

@@ -41,15 +41,15 @@ class BindingSource:
 
 @dataclass(frozen=True)
 class TableSource:
-    """All rows of one table, for predicates on a single variable."""
+    """All positions of one table, for predicates on a single variable. Unused positions are among them."""
 
     session: ReadSession
     table: CachedTable
 
     @property
     def num_rows(self) -> int:
-        """The number of rows."""
-        return self.table.num_rows
+        """The number of positions."""
+        return self.table.numbers.size
 
     def column(self, ref: RowRef) -> pa.Array:
         """Return a whole column."""

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.engine.arrow_expressions import matches
-from omnigraph.engine.csr import (
+from omnigraph.engine.deadline import check_deadline
+from omnigraph.engine.layered_adjacency import (
     connected,
     connecting_edges,
     degrees,
@@ -17,7 +18,6 @@ from omnigraph.engine.csr import (
     expand_total,
     expand_unique,
 )
-from omnigraph.engine.deadline import check_deadline
 from omnigraph.engine.memory.cached_table import NO_ROWS, Ordinals
 from omnigraph.engine.reachability import reach, reachable
 from omnigraph.lang import ir
@@ -125,7 +125,7 @@ def _no_matches(expand: ir.Expand, rows: BindingTable) -> BindingTable:
 def _expand_into(expand: ir.Expand, view: AdjacencyView, rows: BindingTable) -> BindingTable:
     """Keep the rows whose source and target are connected; one row per edge if the edge is bound."""
     left = view.to_local(rows.columns[expand.source])
-    right = view.to_local(rows.columns[expand.target])
+    right = view.to_local(rows.columns[expand.target], far=True)
     if expand.edge_variable is not None:
         places, edges = connecting_edges(view.adjacency, left, right)
         return rows.take(places).with_column(expand.edge_variable, view.edge_positions(edges))
@@ -159,6 +159,11 @@ def _expand_all(
     else:
         places, targets = reach(view.adjacency, frontier, expand.min, expand.max)
     targets = view.node_positions(targets)
+    if expand.max == 1:
+        order = view.storage_order(places, targets)
+        if order is not None:
+            places, targets = places[order], targets[order]
+            edges = None if edges is None else edges[order]
     if step.where:
         mask = satisfies(session, session.variables[expand.target], step.where, targets)
         places, targets = places[mask], targets[mask]

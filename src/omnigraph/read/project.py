@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from omnigraph.catalog.columns import arrow_type
 from omnigraph.engine.deadline import check_deadline
-from omnigraph.engine.memory.cached_table import NO_ROWS, to_indices
+from omnigraph.engine.memory.cached_table import NO_ROWS
+from omnigraph.engine.memory.column_chunks import to_indices
 from omnigraph.engine.projection import arrow_projection
 from omnigraph.engine.projection.projection_plan import (
     InputColumn,
@@ -147,7 +148,7 @@ class _Columns:
         if not isinstance(expr, ir.PropertyRef | ir.EntityRef) or self.rows.num_rows <= _IMMEDIATE_ROWS:
             return None
         name = "id" if isinstance(expr, ir.EntityRef) else expr.property
-        encoded = self.session.variables[expr.variable].dictionary_column(name)
+        encoded = self.session.variables[expr.variable].dictionary_column(name, self.rows.num_rows)
         if encoded is None:
             return None
         ordinals = self.rows.columns[expr.variable]
@@ -176,7 +177,7 @@ class _Columns:
     def _look_up(self, variable: str, name: str) -> InputColumn:
         table = self.session.variables[variable]
         ordinals = self.rows.columns[variable]
-        cached = table.cached_column(name) if len(ordinals) > _IMMEDIATE_ROWS else None
+        cached = table.cached_column(name, len(ordinals)) if len(ordinals) > _IMMEDIATE_ROWS else None
         if cached is None:
             return table.values(name, ordinals)
         return pa.DictionaryArray.from_arrays(to_indices(ordinals), cached)

@@ -43,7 +43,8 @@ class SnapshotTables:
         found = self._tables.get(key)
         if found is None:
             self.snapshot.check_retained(key)
-            found = self._tables[key] = CachedTable(self.snapshot, key, self._cache)
+            # All users of a table share one object, and with it the positions of its rows.
+            found = self._tables.setdefault(key, CachedTable(self.snapshot, key, self._cache))
         return found
 
     def topology(self, edge: EdgeType) -> Topology:

@@ -24,17 +24,20 @@ _CONSTANT = (ir.Const, ir.ParamRef, ir.Now)
 def select_rows(session: ReadSession, table: CachedTable, where: Sequence[ir.Predicate]) -> Ordinals:
     """Return the positions of the rows that satisfy all predicates, ascending."""
     if not where:
-        return np.arange(table.num_rows, dtype=np.int64)
+        return table.all_rows()
     predicate = conjunction(where)
     found = _look_up_key(session, table, where)
     if found is not None:
         return found if len(where) == 1 else _recheck(session, table, predicate, found)
     if _is_in_memory(table, predicate):
-        mask = matches(predicate, TableSource(session, table), session.bindings)
-        return np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+        found_rows: npt.NDArray[np.bool_] = matches(
+            predicate, TableSource(session, table), session.bindings
+        ).to_numpy(zero_copy_only=False)
+        live = table.numbers.live_mask()
+        return np.flatnonzero(found_rows if live is None else found_rows & live)
     pushed = push_down(predicate, lambda ref: physical_name(table, ref), session.bindings)
     if pushed.sql is None:
-        return _recheck(session, table, predicate, np.arange(table.num_rows, dtype=np.int64))
+        return _recheck(session, table, predicate, table.all_rows())
     found, _ = table.find_rows(pushed.sql)
     return found if pushed.exact else _recheck(session, table, predicate, found)
 

@@ -1,31 +1,33 @@
 """The nodes that an edge type connects, as an adjacency over row positions.
 
-There are two methods. The whole adjacency of an edge type (CSR) is built once per pair of versions, cached, and
-extended if rows were only appended. For few source nodes, their edges are instead looked up in storage, level by
-level, and form an adjacency of their own. The same kernels follow both, and both give the same rows.
+There are two methods. The whole adjacency of an edge type (CSR) is built once and cached. Every later version
+changes it by the rows of its commit (`engine/layered_adjacency.py`). For few source nodes, their edges are instead
+looked up in storage, level by level, and form an adjacency of their own. The same kernels follow both, and both
+give the same rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import table_key
 from omnigraph.engine.arrow_arrays import single_array
-from omnigraph.engine.csr import Adjacency, undirected
+from omnigraph.engine.csr import Adjacency
+from omnigraph.engine.layered_adjacency import AnyAdjacency, EdgeList, LayeredAdjacency
 from omnigraph.engine.memory.cached_table import CachedTable, Ordinals
-from omnigraph.engine.memory.memory_cache import Cache
-from omnigraph.errors import StorageError
+from omnigraph.engine.memory.memory_cache import Cache, Sized
+from omnigraph.engine.memory.row_numbers import changed_rows
 from omnigraph.lang.ir import Direction
 from omnigraph.lang.schema import EdgeType
+from omnigraph.read.endpoints import NO_MOVES, EndpointResolver, Endpoints, Moves
 from omnigraph.store.lance.lance_filters import string_in
-from omnigraph.store.tables.table_fragments import TableFragment
 
 ExpandMode: TypeAlias = Literal["csr", "index"]
 
@@ -36,31 +38,13 @@ INDEX_FRONTIER = 512
 _USES_UNTIL_CACHED = 3
 _BYTES_PER_EDGE = 32
 _IDS_PER_FILTER = 1_000
-# The endpoints of at most this many new edges are fetched row by row.
-_MAX_FETCHED_ROWS = 4_096
 
 
-@dataclass(frozen=True)
-class Endpoints:
-    """The endpoints of all edges of one version, as positions in the node tables."""
-
-    edges: tuple[TableFragment, ...]
-    source_nodes: tuple[TableFragment, ...]
-    target_nodes: tuple[TableFragment, ...]
-    sources: npt.NDArray[np.int32]
-    targets: npt.NDArray[np.int32]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the positions."""
-        return int(self.sources.nbytes + self.targets.nbytes)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WholeAdjacency:
     """The adjacency of all edges of one version, and the endpoints it was built from."""
 
-    adjacency: Adjacency
+    adjacency: LayeredAdjacency
     endpoints: Endpoints
 
     @property
@@ -68,36 +52,51 @@ class WholeAdjacency:
         """Bytes of the adjacency. The endpoints are a cache entry of their own."""
         return self.adjacency.nbytes
 
+    @property
+    def parts(self) -> tuple[Sized, ...]:
+        """The base, which versions share, and the delta."""
+        return self.adjacency.base, *self.adjacency.delta_arrays
+
 
 @dataclass(frozen=True)
 class AdjacencyView:
     """An adjacency in one direction, and the row positions of its nodes and edges.
 
     `nodes` and `edges` map the numbers of the adjacency to row positions. None means that the numbers are
-    positions.
+    positions, except for the nodes in `near_moves` and `far_moves`.
     """
 
-    adjacency: Adjacency
+    adjacency: AnyAdjacency
     mode: ExpandMode
     nodes: Ordinals | None = None
     edges: Ordinals | None = None
+    near_moves: Moves = NO_MOVES
+    far_moves: Moves = NO_MOVES
 
-    def to_local(self, positions: Ordinals) -> Ordinals:
-        """Convert positions of nodes to numbers of the adjacency, -1 for nodes that are not in it."""
+    def to_local(self, positions: Ordinals, *, far: bool = False) -> Ordinals:
+        """Convert positions of nodes on the near or far side to numbers of the adjacency, -1 for nodes that are not
+        in it.
+        """
         if self.nodes is None:
-            return positions
+            return (self.far_moves if far else self.near_moves).numbers_of(positions)
         places = np.searchsorted(self.nodes, positions)
         known = places < len(self.nodes)
         known[known] = self.nodes[places[known]] == positions[known]
         return np.where(known, places, -1)
 
     def node_positions(self, numbers: Ordinals) -> Ordinals:
-        """Convert numbers of nodes to positions."""
-        return numbers if self.nodes is None else self.nodes[numbers]
+        """Convert numbers of nodes on the far side to positions."""
+        return self.far_moves.positions_of(numbers) if self.nodes is None else self.nodes[numbers]
 
     def edge_positions(self, numbers: Ordinals) -> Ordinals:
         """Convert numbers of edges to positions."""
         return numbers if self.edges is None else self.edges[numbers]
+
+    def storage_order(self, rows: Ordinals, targets: Ordinals) -> Ordinals | None:
+        """Return the order of a one-hop result by row, then position of the target; None if it has that order."""
+        if not len(self.far_moves) or (targets[1:] >= targets[:-1])[rows[1:] == rows[:-1]].all():
+            return None
+        return np.lexsort((targets, rows))
 
 
 class Topology:
@@ -109,9 +108,13 @@ class Topology:
         self.edge = edge
         self.edges = edges
         self.source = source
-        self.target = target
+        # The nodes of one type have one position each.
+        self.target = source if target.layout.key == source.layout.key else target
         self.cache = cache
-        self._version = (edges.version, source.version, target.version)
+
+    @cached_property
+    def _version(self) -> tuple[object, ...]:
+        return self.edges.numbers.token, self.source.numbers.token, self.target.numbers.token
 
     @property
     def key(self) -> str:
@@ -151,89 +154,75 @@ class Topology:
         """Return an adjacency that contains all paths of up to `depth` hops from these nodes."""
         chosen = mode or self.choose_mode(direction, frontier)[0]
         if chosen == "csr":
-            return AdjacencyView(self.adjacency(direction), "csr")
+            whole = self._whole(direction)
+            ends = whole.endpoints
+            near, far = ends.source_moves, ends.target_moves
+            if direction == "in":
+                near, far = far, near
+            return AdjacencyView(self.adjacency(direction), "csr", near_moves=near, far_moves=far)
         return self._look_up(direction, frontier, depth)
 
     # --- whole adjacency ---------------------------------------------------------------------------------
 
-    def adjacency(self, direction: Direction) -> Adjacency:
-        """Return the adjacency of all edges in one direction."""
-        return self.cache.get_or_build(
-            self._family(direction), self._version, lambda: self._build(direction)
-        ).adjacency
+    def adjacency(self, direction: Direction) -> AnyAdjacency:
+        """Return the adjacency of all edges in one direction, by the numbers of `endpoints.py`."""
+        found = self._whole(direction).adjacency
+        return found if found.is_changed else found.base
+
+    def _whole(self, direction: Direction) -> WholeAdjacency:
+        return self.cache.get_or_build(self._family(direction), self._version, lambda: self._build(direction))
 
     def _family(self, direction: Direction) -> tuple[str, str, str, str, str]:
         return ("csr", self.edges.pin.path, self.source.pin.path, self.target.pin.path, direction)
 
     def _build(self, direction: Direction) -> WholeAdjacency:
+        """Change the adjacency of an older version by the edges that differ, or build it from all edges."""
         ends = self._endpoints()
-        if direction == "both":
-            return WholeAdjacency(undirected(self.adjacency("out"), self.adjacency("in")), ends)
-        tables = (self.source, self.target) if direction == "out" else (self.target, self.source)
-        near, far = (ends.sources, ends.targets) if direction == "out" else (ends.targets, ends.sources)
-        near_rows, far_rows = (table.num_rows for table in tables)
-        old: WholeAdjacency | None = self.cache.latest(self._family(direction))
-        # Nodes without edges may have been deleted although the edges are unchanged, or the cached adjacency may
-        # be that of a later version.
-        grows = (
-            old is not None and old.adjacency.n_sources <= near_rows and old.adjacency.n_targets <= far_rows
+        near_nodes, far_nodes = (ends.source_nodes, ends.target_nodes)
+        if direction == "in":
+            near_nodes, far_nodes = far_nodes, near_nodes
+        old = self._donor(direction, ends)
+        if old is None:
+            edges = _directed(ends, self.edges.all_rows(), direction)
+            base = Adjacency.build(
+                edges.sources, edges.targets, near_nodes.size, far_nodes.size, edges.edges.astype(np.int32)
+            )
+            return WholeAdjacency(LayeredAdjacency.of(base), ends)
+        removed, added = changed_rows(old.endpoints.edges, ends.edges)
+        adjacency = old.adjacency.changed(
+            _directed(ends, added, direction),
+            _directed(ends, removed, direction),
+            near_nodes.size,
+            far_nodes.size,
         )
-        if old is not None and grows and _extends(ends, old.endpoints):
-            start = len(old.endpoints.sources)
-            added = np.arange(start, len(near), dtype=np.int32)
-            extended = old.adjacency.extended(near[start:], far[start:], added, near_rows, far_rows)
-            return WholeAdjacency(extended, ends)
-        return WholeAdjacency(Adjacency.build(near, far, near_rows, far_rows), ends)
+        if adjacency.needs_fold:
+            adjacency = LayeredAdjacency.of(adjacency.folded())
+        return WholeAdjacency(adjacency, ends)
+
+    def _donor(self, direction: Direction, ends: Endpoints) -> WholeAdjacency | None:
+        """Return the adjacency of the latest older version with the same numbers of nodes."""
+        older: list[WholeAdjacency] = [
+            item
+            for item in self.cache.versions(self._family(direction))
+            if item.endpoints.epoch == ends.epoch and ends.edges.continues(item.endpoints.edges)
+        ]
+        return max(older, key=lambda item: item.endpoints.edges.serial, default=None)
 
     def _endpoints(self) -> Endpoints:
         family = ("ends", self.edges.pin.path, self.source.pin.path, self.target.pin.path)
         return self.cache.get_or_build(
-            family, self._version, lambda: self._resolve(self.cache.latest(family))
+            family, self._version, lambda: self._resolve(self.cache.versions(family))
         )
 
-    def _resolve(self, old: Endpoints | None) -> Endpoints:
-        before = None if old is None else (old.edges, old.source_nodes, old.sources)
-        sources = self._positions("src", self.source, before)
-        before = None if old is None else (old.edges, old.target_nodes, old.targets)
-        targets = self._positions("dst", self.target, before)
-        return Endpoints(
-            self.edges.fragments(), self.source.fragments(), self.target.fragments(), sources, targets
-        )
-
-    def _positions(
-        self,
-        end: str,
-        nodes: CachedTable,
-        old: tuple[tuple[TableFragment, ...], tuple[TableFragment, ...], Ordinals] | None,
-    ) -> npt.NDArray[np.int32]:
-        """Return the node positions of one end of every edge; reuse those that an older version has resolved."""
-        positions = np.full(self.edges.num_rows, -1, np.int32)
-        if old is not None:
-            edges, before, numbers = old
-            moved = None if nodes.fragments() == before else _new_positions(nodes, before)
-            for start, rows in _reusable_fragments(self.edges, edges):
-                known = numbers[rows] if moved is None else moved[numbers[rows]]
-                positions[start : start + len(known)] = known
-        unknown = np.flatnonzero(positions < 0)
-        if len(unknown):
-            positions[unknown] = self._find_nodes(end, nodes, unknown)
-        return positions
-
-    def _find_nodes(self, end: str, nodes: CachedTable, rows: Ordinals) -> Ordinals:
-        if len(rows) <= _MAX_FETCHED_ROWS:
-            ids = self.edges.fetch(end, rows)
-        else:
-            ids = self.edges.column(end)
-            ids = ids.take(pa.array(rows)) if len(rows) < len(ids) else ids
-        positions = nodes.positions(ids)
-        missing = int((positions < 0).sum())
-        if missing:
-            noun = "row" if missing == 1 else "rows"
-            raise StorageError(
-                f"{self.key} has {missing:,} {noun} whose {end} is not in {nodes.layout.key}",
-                hint="the graph is corrupt; read or restore an earlier commit",
-            )
-        return positions
+    def _resolve(self, known: Sequence[Endpoints]) -> Endpoints:
+        resolver = EndpointResolver(self.edges, self.source, self.target)
+        numbers = self.edges.numbers
+        older = [item for item in known if numbers.continues(item.edges)]
+        for item in sorted(older, key=lambda item: item.edges.serial, reverse=True):
+            found = resolver.extend(item)
+            if found is not None:
+                return found
+        return resolver.resolve()
 
     # --- index lookups -----------------------------------------------------------------------------------
 
@@ -288,34 +277,19 @@ def _small(rows: int) -> str:
     return f"{rows:,} {'edge' if rows == 1 else 'edges'}"
 
 
-def _extends(ends: Endpoints, old: Endpoints) -> bool:
-    """Return whether the edges of an older version are an unchanged prefix of the edges."""
-    known = len(old.sources)
-    return (
-        ends.edges[: len(old.edges)] == old.edges
-        and np.array_equal(ends.sources[:known], old.sources)
-        and np.array_equal(ends.targets[:known], old.targets)
+def _directed(ends: Endpoints, edges: Ordinals, direction: Direction) -> EdgeList:
+    """Return edges as they are followed in a direction: in both, each under both ends, and a self-loop once."""
+    sources, targets = ends.of(edges)
+    if direction == "out":
+        return EdgeList(sources, targets, edges)
+    if direction == "in":
+        return EdgeList(targets, sources, edges)
+    other = np.flatnonzero(sources != targets)
+    return EdgeList(
+        np.concatenate([sources, targets[other]]),
+        np.concatenate([targets, sources[other]]),
+        np.concatenate([edges, edges[other]]),
     )
-
-
-def _reusable_fragments(
-    table: CachedTable, old: tuple[TableFragment, ...]
-) -> Iterator[tuple[int, slice | Ordinals]]:
-    """Yield for each fragment that an older version had its current start and the older positions of its rows."""
-    start = 0
-    for fragment, rows in zip(table.fragments(), table.reusable_rows(old), strict=True):
-        if rows is not None:
-            yield start, rows
-        start += fragment.rows
-
-
-def _new_positions(nodes: CachedTable, before: tuple[TableFragment, ...]) -> Ordinals:
-    """Return the current position of every row of an older version, -1 for rows that were removed."""
-    moved = np.full(sum(fragment.rows for fragment in before), -1, np.int32)
-    for start, rows in _reusable_fragments(nodes, before):
-        count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-        moved[rows] = np.arange(start, start + count, dtype=np.int32)
-    return moved
 
 
 def _build_view(

@@ -167,6 +167,9 @@ class TextIndex:
     _starts: tuple[int, ...] = ()
     _rows: int = 0
     _texts: int = 0
+    # The rows that searches consider, and the number of their tokens; None means all rows.
+    _live: Mask | None = None
+    _live_tokens: int = 0
 
     @classmethod
     def build(cls, column: pa.Array | pa.ChunkedArray) -> TextIndex:
@@ -192,9 +195,25 @@ class TextIndex:
         starts = [0, *accumulate(segment.rows for segment in segments)][:-1]
         return TextIndex(tuple(segments), tuple(starts), rows, self._texts + len(more) - more.null_count)
 
+    def restricted(self, live: Mask, texts: int) -> TextIndex:
+        """Return the index of the rows that `live` marks, of which `texts` are not null. Shares the postings.
+
+        The other rows match no query and do not count in the statistics. The result cannot be extended.
+        """
+        tokens = sum(
+            int(segment.lengths[live[start : start + segment.rows]].sum(dtype=np.int64))
+            for segment, start in zip(self._segments, self._starts, strict=True)
+        )
+        return TextIndex(self._segments, self._starts, self._rows, texts, live, tokens)
+
     def __len__(self) -> int:
         """The number of rows, including null ones."""
         return self._rows
+
+    @property
+    def segments(self) -> tuple[_Segment, ...]:
+        """The parts of the index, which an extended index shares."""
+        return self._segments
 
     @property
     def nbytes(self) -> int:
@@ -231,19 +250,19 @@ class TextIndex:
         (df + 0.5)). A token that the query repeats counts once. Scores are positive.
         """
         terms = query_terms(query)
-        total = sum(segment.tokens for segment in self._segments)
+        total = self._live_tokens
+        if self._live is None:
+            total = sum(segment.tokens for segment in self._segments)
         scores = np.zeros(self._rows)
         for term in terms:
             parts = [
-                (segment, start, int(found))
+                (segment, start, *self._postings(segment, start, found))
                 for segment, start in zip(self._segments, self._starts, strict=True)
                 for found in _ids(segment, [term])
             ]
-            df = sum(len(segment.postings(found)) for segment, _, found in parts)
+            df = sum(len(rows) for _, _, rows, _ in parts)
             weight = math.log1p((self._texts - df + 0.5) / (df + 0.5)) * (K1 + 1)
-            for segment, start, found in parts:
-                rows = segment.postings(found)
-                counts = segment.counts[segment.bounds[found] : segment.bounds[found + 1]].astype(np.float64)
+            for segment, start, rows, counts in parts:
                 lengths = segment.lengths[rows].astype(np.float64)
                 norms = K1 * (1 - B + B * (lengths * self._texts / total))
                 # Each row adds its terms in the order of the query, independent of its segment.
@@ -251,12 +270,23 @@ class TextIndex:
         ordinals = np.flatnonzero(scores).astype(np.int64)
         return ordinals, scores[ordinals]
 
+    def _postings(
+        self, segment: _Segment, start: int, term: int
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
+        """Return the rows of a segment that contain a term, and how often."""
+        rows = segment.postings(term)
+        counts = segment.counts[segment.bounds[term] : segment.bounds[term + 1]].astype(np.float64)
+        if self._live is None:
+            return rows, counts
+        kept = self._live[start + rows.astype(np.int64)]
+        return rows[kept], counts[kept]
+
     def _containing(self, terms: Sequence[Sequence[int]]) -> Mask:
         mask = np.zeros(self._rows, np.bool_)
         for segment, start, ids in zip(self._segments, self._starts, terms, strict=True):
             for term in ids:
                 mask[start : start + segment.rows][segment.postings(term)] = True
-        return mask
+        return mask if self._live is None else mask & self._live
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,21 +1,21 @@
-"""Full-text search in a column of a table, with a cached index that is extended when rows are appended."""
+"""Full-text search in a column of a table, with a cached index that every version extends by its new texts."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.memory.cached_table import CachedTable, Ordinals
+from omnigraph.engine.memory.memory_cache import Sized
+from omnigraph.engine.memory.row_numbers import RowNumbers
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.search.text_index import TextIndex
-from omnigraph.store.tables.table_fragments import TableFragment
 
 _DEFAULT_EDITS = 2
 
@@ -32,17 +32,23 @@ def max_edits(match: ir.TextMatch, bindings: Bindings) -> int:
     return value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class IndexedColumn:
-    """The text index of one version of a column."""
+    """The text index of one version of a column: `written` indexes all positions, `index` those with a row."""
 
-    fragments: tuple[TableFragment, ...]
+    numbers: RowNumbers
+    written: TextIndex
     index: TextIndex
 
     @property
     def nbytes(self) -> int:
         """Bytes of the index."""
-        return self.index.nbytes
+        return self.written.nbytes
+
+    @property
+    def parts(self) -> tuple[Sized, ...]:
+        """The segments, which versions share."""
+        return self.written.segments
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class TextSearch:
         """
         if isinstance(queries, pa.Scalar):
             return self._match(fn, queries.as_py(), edits, ordinals)
-        places = np.arange(self.table.num_rows) if ordinals is None else ordinals
+        places = np.arange(self.table.numbers.size) if ordinals is None else ordinals
         encoded = queries.dictionary_encode()
         codes = pc.fill_null(encoded.indices, -1).to_numpy()
         found = np.zeros(len(places), np.bool_)
@@ -74,13 +80,12 @@ class TextSearch:
         return pa.array(found, mask=~known)
 
     def _match(self, fn: ir.TextFn, query: str | None, edits: int, ordinals: Ordinals | None) -> pa.Array:
-        count = self.table.num_rows if ordinals is None else len(ordinals)
+        count = self.table.numbers.size if ordinals is None else len(ordinals)
         if query is None:
             return pa.nulls(count, pa.bool_())
         index = self.index()
         mask = index.matches_fuzzy(query, edits) if fn == "fuzzy" else index.matches_any(query)
-        texts = self.table.column(self.property)
-        null: npt.NDArray[np.bool_] = texts.is_null().to_numpy(zero_copy_only=False)
+        null = self.table.column_chunks(self.property).null_mask()
         if ordinals is None:
             return pa.array(mask, mask=null)
         # Position -1, the last one, is a variable that is null.
@@ -89,15 +94,18 @@ class TextSearch:
 
     def index(self) -> TextIndex:
         """Return the index of the column at this version."""
-        family: Hashable = ("text", self.table.pin.path, self.table.layout.physical(self.property))
-        cache = self.table.cache
-        return cache.get_or_build(
-            family, self.table.pin.version, lambda: self._build(cache.latest(family))
-        ).index
+        numbers, cache = self.table.numbers, self.table.cache
+        physical = self.table.layout.physical(self.property)
+        family: Hashable = ("text", self.table.pin.path, physical, numbers.lineage)
+        return cache.get_or_build(family, numbers.serial, lambda: self._build(cache.versions(family))).index
 
-    def _build(self, old: IndexedColumn | None) -> IndexedColumn:
-        fragments = self.table.fragments()
-        texts = self.table.column(self.property)
-        if old is not None and fragments[: len(old.fragments)] == old.fragments:
-            return IndexedColumn(fragments, old.index.extended(texts.slice(len(old.index))))
-        return IndexedColumn(fragments, TextIndex.build(texts))
+    def _build(self, known: Sequence[IndexedColumn]) -> IndexedColumn:
+        """Extend the index of the version before by the texts behind it. Deleted texts are masked."""
+        numbers, texts = self.table.numbers, self.table.column_chunks(self.property)
+        older = [item for item in known if numbers.continues(item.numbers)]
+        donor = max(older, key=lambda item: item.numbers.serial).written if older else TextIndex()
+        index = donor.extended(texts.values_from(len(donor)))
+        live = numbers.live_mask()
+        if live is None:
+            return IndexedColumn(numbers, index, index)
+        return IndexedColumn(numbers, index, index.restricted(live, int((live & ~texts.null_mask()).sum())))

@@ -17,23 +17,17 @@ from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import arrow_type
 from omnigraph.catalog.keys import NodeKey, node_key
 from omnigraph.engine.arrow_arrays import single_array
-from omnigraph.engine.memory.id_index import MAX_UNSORTED_IDS, IdIndex
+from omnigraph.engine.memory.column_chunks import ColumnChunks, concatenate, to_indices
+from omnigraph.engine.memory.id_index import IdIndex
 from omnigraph.engine.memory.memory_cache import Cache
+from omnigraph.engine.memory.row_numbers import NumberedFragment, RowNumbers
+from omnigraph.engine.memory.table_versions import deleted_rows, row_numbers, table_fragments, written_rows
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.lance.lance_filters import quote_string, string_in
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.table_fragments import (
-    Positions,
-    TableFragment,
-    find_rows,
-    list_fragments,
-    live_offsets,
-    physical_ids,
-    read_fragments,
-    take_positions,
-)
+from omnigraph.store.tables.table_fragments import TableFragment, find_rows, physical_ids, read_fragments
 from omnigraph.store.tables.table_indexes import list_indexes
-from omnigraph.store.tables.tables import Tables
+from omnigraph.store.tables.version_diff import take_addresses
 
 # A column of a table with at most this many rows is cached at its first use; of a larger table, after repeated use.
 SMALL_ROWS = 1 << 18
@@ -45,25 +39,32 @@ _IDS_PER_FILTER = 1_000
 _FEW_IDS = 4
 # From this many ids on, reading all ids is cheaper than looking them up.
 _MANY_IDS = 20_000
-# The size limit of an Arrow string array with 32-bit offsets.
-_MAX_STRING_BYTES = (1 << 31) - 1
+# Copying a column costs as much as looking up one in this many of its values.
+_FEW_READS = 64
+# Looking up one id costs as much as hashing this many ids.
+_ROWS_PER_LOOKUP = 200
 
 # Positions of rows in a table.
 Ordinals = npt.NDArray[Any]
 NO_ROWS: Ordinals = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ColumnData:
-    """A whole column of one version, with the fragments that it was assembled from."""
+    """A whole column of one version by position. Unused positions have no particular value."""
 
-    fragments: tuple[TableFragment, ...]
-    values: pa.Array
+    numbers: RowNumbers
+    column: ColumnChunks
 
     @cached_property
     def nbytes(self) -> int:
         """Bytes of the values."""
-        return int(self.values.nbytes)
+        return sum(int(chunk.nbytes) for chunk in self.column.chunks)
+
+    @property
+    def parts(self) -> tuple[pa.Array, ...]:
+        """The chunks, which versions share."""
+        return self.column.chunks
 
 
 @dataclass(frozen=True)
@@ -79,30 +80,6 @@ class DictionaryColumn:
         return int(self.codes.nbytes + self.values.nbytes)
 
 
-@dataclass(frozen=True)
-class LiveRows:
-    """The offsets of a fragment's live rows in its files."""
-
-    offsets: npt.NDArray[np.uint32]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the offsets."""
-        return int(self.offsets.nbytes)
-
-
-@dataclass(frozen=True)
-class Fragments:
-    """The fragments of one version."""
-
-    items: tuple[TableFragment, ...]
-
-    @property
-    def nbytes(self) -> int:
-        """Estimated bytes."""
-        return 200 * len(self.items) + 64
-
-
 class CachedTable:
     """The rows of one table at one commit, read through a cache.
 
@@ -114,17 +91,21 @@ class CachedTable:
         self.layout: Table = snapshot.table(key)
         self.pin: TablePin = snapshot.pin(key)
         self.cache = cache
-        self._by_file: dict[str, tuple[TableFragment, int]] | None = None
 
     @property
     def num_rows(self) -> int:
         """The number of rows."""
         return self.pin.rows
 
-    @property
-    def version(self) -> tuple[str, int]:
-        """The version of the table that cached values belong to."""
-        return self.pin.path, self.pin.version
+    @cached_property
+    def numbers(self) -> RowNumbers:
+        """The positions of the rows."""
+        with self._reading():
+            return row_numbers(self.cache, self.snapshot.tables, self.pin)
+
+    def all_rows(self) -> Ordinals:
+        """Return the positions of all rows, ascending."""
+        return self.numbers.all_rows()
 
     @cached_property
     def key(self) -> NodeKey | None:
@@ -134,17 +115,44 @@ class CachedTable:
     # --- columns -----------------------------------------------------------------------------------------
 
     def column(self, name: str) -> pa.Array:
-        """Return a whole column by logical name."""
-        return self._data(self.layout.physical(name)).values
-
-    def cached_column(self, name: str) -> pa.Array | None:
-        """Return a whole column if it is cached, or small or used often enough to be cached; otherwise None."""
+        """Return a whole column by logical name and position, as one array."""
         physical = self.layout.physical(name)
-        found = self.cache.get(("column", self.pin.path, physical), self.pin.version)
+        return self._combined(physical, self._data(physical))
+
+    def column_chunks(self, name: str) -> ColumnChunks:
+        """Return a whole column by logical name and position."""
+        return self._data(self.layout.physical(name)).column
+
+    def cached_column(self, name: str, reads: int | None = None) -> pa.Array | None:
+        """Return a whole column as one array if it is cached, or small or used often enough to be cached; otherwise
+        None.
+
+        `reads` is the number of values that are used of it, by default all. For few of them, a column in several
+        chunks is not made one array, and the result is None.
+        """
+        physical = self.layout.physical(name)
+        found = self._cached(physical)
+        if found is None:
+            return None
+        if reads is not None and len(found.column.chunks) > 1 and reads * _FEW_READS < self.numbers.size:
+            return None
+        return self._combined(physical, found)
+
+    def _cached(self, physical: str) -> ColumnData | None:
+        found: ColumnData | None = self.cache.get(self._family(physical), self.numbers.serial)
         if found is not None:
-            values: pa.Array = found.values
-            return values
-        return self.column(name) if self._should_cache(physical) else None
+            return found
+        return self._data(physical) if self._should_cache(physical) else None
+
+    def _family(self, physical: str) -> tuple[str, str, str, int]:
+        return ("column", self.pin.path, physical, self.numbers.lineage)
+
+    def _combined(self, physical: str, data: ColumnData) -> pa.Array:
+        """Return a column as one array. A read of all values pays for the copy; later versions start with it."""
+        if len(data.column.chunks) > 1:
+            data = ColumnData(data.numbers, data.column.combined())
+            self.cache.put(self._family(physical), self.numbers.serial, data)
+        return data.column.chunks[0]
 
     def _should_cache(self, physical: str) -> bool:
         """Return whether to cache a column that is not cached."""
@@ -155,119 +163,112 @@ class CachedTable:
             return False
         if self.num_rows <= SMALL_ROWS:
             return True
-        family = ("column", self.pin.path, physical)
-        return (
-            self.cache.latest(family) is not None or self.cache.count_use(family, None) >= _USES_UNTIL_CACHED
-        )
+        if self.cache.latest(self._family(physical)) is not None:
+            return True
+        return self.cache.count_use(("column", self.pin.path, physical), None) >= _USES_UNTIL_CACHED
 
     def fetch(self, name: str, ordinals: Ordinals) -> pa.Array:
-        """Return values by ascending position. Does not cache the column."""
-        if self.is_cached(name):
-            return self.column(name).take(pa.array(ordinals))
+        """Return values of rows by position. Does not cache the column."""
+        physical = self.layout.physical(name)
+        cached: ColumnData | None = self.cache.get(self._family(physical), self.numbers.serial)
+        if cached is not None:
+            return cached.column.take(ordinals)
         return self._take(ordinals.astype(np.int64), name)
 
     def is_cached(self, name: str) -> bool:
         """Return whether the whole column is cached."""
-        family = ("column", self.pin.path, self.layout.physical(name))
-        return self.cache.get(family, self.pin.version) is not None
+        return self.cache.get(self._family(self.layout.physical(name)), self.numbers.serial) is not None
 
     def values(self, name: str, ordinals: Ordinals) -> pa.Array:
         """Return values by position. A negative position gives null."""
+        physical = self.layout.physical(name)
         if not len(ordinals):
-            return pa.array([], self._type(self.layout.physical(name)))
-        cached = self.cached_column(name)
+            return pa.array([], self._type(physical))
+        cached = self._cached(physical)
         if cached is not None:
-            if len(ordinals) == 1 and ordinals[0] >= 0:
-                return cached.slice(int(ordinals[0]), 1)
-            return cached.take(to_indices(ordinals))
+            return cached.column.take(ordinals)
         distinct, places = np.unique(ordinals, return_inverse=True)
         missing = int(distinct[0] < 0) if len(distinct) else 0
         taken = self._take(distinct[missing:].astype(np.int64), name)
         return taken.take(to_indices(places - missing))
 
-    def dictionary_column(self, name: str) -> DictionaryColumn | None:
-        """Return a text column with each distinct value once, for grouping; None if the column is not cached."""
+    def dictionary_column(self, name: str, reads: int | None = None) -> DictionaryColumn | None:
+        """Return a text column with each distinct value once, for grouping; None if the column is not cached.
+
+        `reads` is as in `cached_column`.
+        """
         physical = self.layout.physical(name)
         if not pa.types.is_string(self._type(physical)):
+            return None
+        family = ("dictionary", self.pin.path, physical)
+        known: DictionaryColumn | None = self.cache.get(family, self.numbers.token)
+        if known is not None:
+            return known
+        if reads is not None and reads * _FEW_READS < self.numbers.size:
             return None
         cached = self.cached_column(name)
         if cached is None:
             return None
-        family = ("dictionary", self.pin.path, physical)
-        return self.cache.get_or_build(family, self.pin.version, lambda: _dictionary_encode(cached))
+        return self.cache.get_or_build(family, self.numbers.token, lambda: _dictionary_encode(cached))
 
     def _type(self, physical: str) -> pa.DataType:
         return arrow_type(next(item.type for item in self.layout.columns if item.physical == physical))
 
-    def _take(self, positions: Positions, name: str) -> pa.Array:
+    def _take(self, positions: Ordinals, name: str) -> pa.Array:
         physical = self.layout.physical(name)
+        return self.take_rows(positions, [physical])[physical].combine_chunks()
+
+    def take_rows(self, positions: Ordinals, columns: Sequence[str]) -> pa.Table:
+        """Return physical columns of rows by position, from storage."""
         with self._reading():
-            found = take_positions(self.snapshot.tables, self.pin, positions, [physical])
-        return found[physical].combine_chunks()
+            addresses = self.numbers.addresses(positions)
+            return take_addresses(self.snapshot.tables, self.pin, addresses, columns)
 
     def _data(self, physical: str) -> ColumnData:
         return self.cache.get_or_build(
-            ("column", self.pin.path, physical), self.pin.version, lambda: self._build(physical)
+            self._family(physical), self.numbers.serial, lambda: self._build(physical)
         )
 
     def _build(self, physical: str) -> ColumnData:
-        """Assemble a column: reuse the rows of the latest cached version, and read the others from storage."""
-        fragments = self.fragments()
-        donor: ColumnData | None = self.cache.latest(("column", self.pin.path, physical))
-        reusable = [None] * len(fragments) if donor is None else self.reusable_rows(donor.fragments)
-        missing = [fragment for fragment, rows in zip(fragments, reusable, strict=True) if rows is None]
-        read = iter(self._read(missing, [physical]))
+        """Extend the column of the version before by the rows behind it, or read the whole column."""
+        donor: ColumnData | None = max(
+            (
+                item
+                for item in self.cache.versions(self._family(physical))
+                if self.numbers.continues(item.numbers)
+            ),
+            key=lambda item: item.numbers.serial,
+            default=None,
+        )
+        known = ColumnChunks.of(pa.array([], self._type(physical))) if donor is None else donor.column
+        return ColumnData(self.numbers, known.appended(self._values_from(physical, len(known))))
+
+    def rows_from(self, name: str, start: int) -> pa.Array:
+        """Return a column from a position on, which no fragment spans. Does not cache the column."""
+        physical = self.layout.physical(name)
+        cached: ColumnData | None = self.cache.get(self._family(physical), self.numbers.serial)
+        if cached is not None:
+            return cached.column.values_from(start)
+        return self._values_from(physical, start) if start else self._data(physical).column.values_from(0)
+
+    def old_ids(self, numbers: RowNumbers, positions: Ordinals) -> pa.Array:
+        """Return the ids of rows of an older version by position, from storage."""
+        addresses = numbers.addresses(positions)
+        return single_array(take_addresses(self.snapshot.tables, numbers.pin, addresses, ["id"])["id"])
+
+    def _values_from(self, physical: str, start: int) -> pa.Array:
+        """Return a column from a position on, which no fragment spans. Unused positions are null."""
+        items = [item for item in self.numbers.items if item.start >= start]
+        read = self._read([item.fragment for item in items], [physical])
         chunks = []
-        for rows in reusable:
-            if rows is None:
-                chunks.append(single_array(next(read)[physical]))
-            else:
-                assert donor is not None
-                chunks.append(_pick(donor.values, rows))
-        if not chunks:
-            return ColumnData(fragments, pa.array([], self._type(physical)))
-        if len(chunks) == 1:
-            return ColumnData(fragments, chunks[0])
-        if pa.types.is_string(chunks[0].type) and sum(chunk.nbytes for chunk in chunks) > _MAX_STRING_BYTES:
-            chunks = [chunk.cast(pa.large_string()) for chunk in chunks]
-        return ColumnData(fragments, pa.concat_arrays(chunks))
-
-    def reusable_rows(self, old: tuple[TableFragment, ...]) -> list[slice | Ordinals | None]:
-        """Return the positions of each fragment's rows in an older version; None if that version lacks them."""
-        starts = np.cumsum([0, *(fragment.rows for fragment in old)])
-        before = {
-            fragment.files: (fragment, int(start)) for fragment, start in zip(old, starts, strict=False)
-        }
-        found: list[slice | Ordinals | None] = []
-        for fragment in self.fragments():
-            known, start = before.get(fragment.files, (None, 0))
-            if known is None:
-                found.append(None)
-            elif known.deletions == fragment.deletions:
-                found.append(slice(start, start + fragment.rows))
-            else:
-                found.append(self._surviving_rows(known, fragment, start))
-        return found
-
-    def _surviving_rows(self, known: TableFragment, fragment: TableFragment, start: int) -> Ordinals | None:
-        """Return the older positions of the rows that later deletions left; None if rows were not only deleted."""
-        now = self._live(fragment)
-        if known.deletions is None:
-            return start + now.astype(np.int64)
-        before: LiveRows | None = self.cache.get(("live", known.files), known.deletions)
-        if before is None or not np.isin(now, before.offsets).all():
-            return None
-        return start + np.searchsorted(before.offsets, now)
-
-    def _live(self, fragment: TableFragment) -> npt.NDArray[np.uint32]:
-        if fragment.deletions is None:
-            return np.arange(fragment.rows, dtype=np.uint32)
-        with self._reading():
-            return self.cache.get_or_build(
-                ("live", fragment.files),
-                fragment.deletions,
-                lambda: LiveRows(live_offsets(self.snapshot.tables, self.pin, fragment)),
-            ).offsets
+        for item, rows in zip(items, read, strict=True):
+            if item.start > start:
+                chunks.append(pa.nulls(item.start - start, self._type(physical)))
+            chunks.append(_spread(single_array(rows[physical]), item))
+            start = item.start + item.fragment.physical_rows
+        if start < self.numbers.size:
+            chunks.append(pa.nulls(self.numbers.size - start, self._type(physical)))
+        return concatenate(chunks) if chunks else pa.array([], self._type(physical))
 
     def fragments(self) -> tuple[TableFragment, ...]:
         """Return the fragments of this version, in row order."""
@@ -275,8 +276,31 @@ class CachedTable:
             return table_fragments(self.cache, self.snapshot.tables, self.pin)
 
     def _read(self, fragments: Sequence[TableFragment], columns: Sequence[str]) -> list[pa.Table]:
+        """Return the live rows of fragments. Rows that this process has just written are in memory."""
+        written = [written_rows(self.cache, self.pin.path, fragment) for fragment in fragments]
+        unknown = [
+            fragment
+            for fragment, rows in zip(fragments, written, strict=True)
+            if rows is None or fragment.deletions is not None or not self._has_columns(rows, columns)
+        ]
         with self._reading():
-            return read_fragments(self.snapshot.tables, self.pin, fragments, columns)
+            read = dict(
+                zip(
+                    [fragment.id for fragment in unknown],
+                    read_fragments(self.snapshot.tables, self.pin, unknown, columns),
+                    strict=True,
+                )
+            )
+        return [read.get(fragment.id, rows) for fragment, rows in zip(fragments, written, strict=True)]
+
+    def _has_columns(self, rows: pa.Table, columns: Sequence[str]) -> bool:
+        """Return whether rows have columns as storage returns them, which writes of Blobs do not."""
+        return all(
+            name in rows.column_names
+            and rows.schema.field(name).type == self._type(name)
+            and not pa.types.is_struct(self._type(name))
+            for name in columns
+        )
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -289,7 +313,10 @@ class CachedTable:
     def find_rows(self, where: str, columns: Sequence[str] = ()) -> tuple[Ordinals, pa.Table]:
         """Return the positions of the rows that a filter over physical columns selects, ascending, and columns."""
         with self._reading():
-            return find_rows(self.snapshot.tables, self.pin, where, columns)
+            addresses, rows = find_rows(self.snapshot.tables, self.pin, where, columns)
+            positions = self.numbers.positions(addresses)
+        order = np.argsort(positions)
+        return positions[order], rows.take(pa.array(order))
 
     def indexed_columns(self) -> frozenset[str]:
         """Return the physical columns that have an index in storage."""
@@ -299,62 +326,60 @@ class CachedTable:
 
     def position(self, id_: str) -> int:
         """Return the position of the row with an id, or -1."""
-        found = self._locate(id_)
-        if found is None:
+        if self._id_index() is None:
             rows, _ = self.find_rows(f"id = {quote_string(id_)}")
             return int(rows[0]) if len(rows) else -1
-        return found[0]
+        found = self._locate(id_)
+        return -1 if found is None else self.numbers.by_file[found[0].files].start + found[1]
 
     def address(self, id_: str) -> int | None:
         """Return the storage address of the row with an id, -1 if there is none, None if ids are not cached."""
-        found = self._locate(id_)
-        return None if found is None else found[1]
-
-    def _locate(self, id_: str) -> tuple[int, int] | None:
-        """Return position and address of a row, -1 for both if there is none, None if ids are not cached."""
-        index = self._id_index()
-        if index is None:
+        if self._id_index() is None:
             return None
-        for number, offset in index.locations(id_):
-            place = self._fragments_by_file().get(index.files[number])
-            if place is None:
-                continue
-            fragment, start = place
-            if fragment.deletions is None:
-                return start + offset, (fragment.id << 32) | offset
-            live = self._live(fragment)
-            at = int(np.searchsorted(live, offset))
-            if at < len(live) and live[at] == offset:
-                return start + at, (fragment.id << 32) | offset
-        return -1, -1
+        found = self._locate(id_)
+        return -1 if found is None else (found[0].id << 32) | found[1]
 
-    def _fragments_by_file(self) -> dict[str, tuple[TableFragment, int]]:
-        """Return each fragment by its file, with the position of its first row."""
-        if self._by_file is None:
-            fragments = self.fragments()
-            starts = np.cumsum([0, *(fragment.rows for fragment in fragments)]).tolist()
-            self._by_file = {
-                fragment.files: (fragment, start) for fragment, start in zip(fragments, starts, strict=False)
-            }
-        return self._by_file
+    def _locate(self, id_: str) -> tuple[TableFragment, int] | None:
+        """Return the fragment and the offset of a row by the id index; None if there is no such row.
+
+        Reads the deletions of no other fragment.
+        """
+        index = self._id_index()
+        for file, offset in () if index is None else index.locations(id_):
+            fragment = self._by_file.get(file)
+            if fragment is not None and not self._is_deleted(fragment, offset):
+                return fragment, offset
+        return None
+
+    def _is_deleted(self, fragment: TableFragment, offset: int) -> bool:
+        if fragment.deletions is None:
+            return False
+        with self._reading():
+            deleted = deleted_rows(self.cache, self.snapshot.tables, self.pin, fragment)
+        at = int(np.searchsorted(deleted, offset))
+        return at < len(deleted) and int(deleted[at]) == offset
+
+    @cached_property
+    def _by_file(self) -> dict[str, TableFragment]:
+        return {fragment.files: fragment for fragment in self.fragments()}
 
     def _id_index(self) -> IdIndex | None:
         """Return the id index that covers every fragment of this version; None if ids are not cached."""
         family = ("ids", self.pin.path)
         known: IdIndex | None = self.cache.latest(family)
-        if known is not None and self._fragments_by_file().keys() <= known.covered:
+        if known is not None and self._by_file.keys() <= known.covered:
             return known
         if known is None and not self._should_cache("id"):
             return None
         return self.cache.update(family, lambda old: self._index_ids(old))
 
     def _index_ids(self, known: IdIndex | None) -> IdIndex:
-        fragments = self.fragments()
-        if known is not None:
-            added = [fragment for fragment in fragments if fragment.files not in known.covered]
-            if known.unsorted_rows + sum(fragment.rows for fragment in added) <= MAX_UNSORTED_IDS:
-                return known.extended(self._with_ids(added))
-        return IdIndex.build(self._with_ids(fragments))
+        files = self._by_file
+        fragments = list(files.values())
+        if known is None:
+            return IdIndex.build(self._with_ids(fragments))
+        added = [fragment for fragment in fragments if fragment.files not in known.covered]
+        return known.extended(self._with_ids(added), files.__contains__)
 
     def _with_ids(
         self, fragments: Sequence[TableFragment]
@@ -375,9 +400,14 @@ class CachedTable:
         """Return the positions of rows by id, -1 where there is none."""
         if len(ids) <= _FEW_IDS:
             return np.array([-1 if id_ is None else self.position(id_) for id_ in ids.to_pylist()], np.int64)
+        if len(ids) * _ROWS_PER_LOOKUP <= self.num_rows and self._id_index() is not None:
+            return np.array([-1 if id_ is None else self.position(id_) for id_ in ids.to_pylist()], np.int64)
         cached = self.column("id") if len(ids) > _MANY_IDS else self.cached_column("id")
         if cached is not None:
-            return _index_in(ids, cached, None)
+            if self.numbers.is_dense:
+                return _index_in(ids, cached, None)
+            rows = self.all_rows()
+            return _index_in(ids, cached.take(pa.array(rows)), rows)
         distinct = pc.unique(ids).drop_null()
         known, places = [], []
         for start in range(0, len(distinct), _IDS_PER_FILTER):
@@ -391,30 +421,19 @@ class CachedTable:
         )
 
 
-def table_fragments(cache: Cache, tables: Tables, pin: TablePin) -> tuple[TableFragment, ...]:
-    """Return the fragments of a table version, in row order."""
-    return cache.get_or_build(
-        ("fragments", pin.path), pin.version, lambda: Fragments(list_fragments(tables, pin))
-    ).items
-
-
 def _dictionary_encode(values: pa.Array) -> DictionaryColumn:
     encoded = values.dictionary_encode()
     codes = pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int32)
     return DictionaryColumn(codes, encoded.dictionary)
 
 
-def to_indices(ordinals: Ordinals) -> pa.Array:
-    """Convert positions to Arrow indices. A negative position becomes null."""
-    if len(ordinals) and ordinals.min() < 0:
-        return pa.array(ordinals, mask=ordinals < 0)
-    return pa.array(ordinals)
-
-
-def _pick(values: pa.Array, rows: slice | Ordinals) -> pa.Array:
-    if isinstance(rows, slice):
-        return values.slice(rows.start, rows.stop - rows.start)
-    return values.take(pa.array(rows))
+def _spread(values: pa.Array, item: NumberedFragment) -> pa.Array:
+    """Return the values of a fragment's live rows by offset, null for deleted rows."""
+    if not item.num_deleted:
+        return values
+    places = np.full(item.fragment.physical_rows, -1, np.int64)
+    places[item.rows() - item.start] = np.arange(len(values))
+    return values.take(to_indices(places))
 
 
 def _index_in(ids: pa.Array, known: pa.Array, places: Ordinals | None) -> Ordinals:

@@ -3,12 +3,15 @@
 An id index outlives the versions that it was built from. It holds the file and offset of every row that was ever
 written with an id. Which of these rows a version still has is decided by the version itself. A new version
 therefore adds only the ids of its new files, whatever rows it deleted or rewrote.
+
+New ids are added to a dict. A full dict becomes a sorted segment, and a segment is merged with the one before it
+when they are of similar size, so that every id is sorted a few times however many versions there are.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -18,55 +21,55 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# A file, by its number in the index, and the offset of a row in it.
-RowLocation: TypeAlias = tuple[int, int]
+# A file, and the offset of a row in it.
+RowLocation: TypeAlias = tuple[str, int]
+# A file, the offsets of rows in it, and their ids.
+FileIds: TypeAlias = tuple[str, npt.NDArray[np.uint32], pa.Array]
 
-# The index is sorted again when it has more unsorted ids than this.
+# Ids in the dict, at most.
 MAX_UNSORTED_IDS = 4_096
+# A segment is merged with the one before it unless that one is this many times as large.
+_MIN_RATIO = 4
 _BYTES_PER_UNSORTED_ID = 200
 _MIN_STRIDE = 64
 _MAX_FENCES = 8_192
 
 
-@dataclass(frozen=True)
-class IdIndex:
-    """The ids of the rows in some files: most of them sorted, recently added ones in a dict."""
+@dataclass(frozen=True, eq=False)
+class _Segment:
+    """The ids of the rows in some files, sorted."""
 
     files: tuple[str, ...]
     ids: pa.Array
     order: npt.NDArray[np.uint64]
     starts: npt.NDArray[np.int64]
     offsets: npt.NDArray[np.uint32]
-    unsorted: dict[str, tuple[RowLocation, ...]] = field(default_factory=dict)
-    # Counts rows, not ids: a key that is written repeatedly has a row in every file.
-    unsorted_rows: int = 0
 
     @classmethod
-    def build(cls, fragments: Sequence[tuple[str, npt.NDArray[np.uint32], pa.Array]]) -> IdIndex:
-        """Build the index of fragments, each given as a file, the offsets of its rows in it, and their ids."""
-        ids = (
-            pa.concat_arrays([fragment[2] for fragment in fragments])
-            if fragments
-            else pa.array([], pa.string())
-        )
+    def build(cls, files: Sequence[FileIds]) -> _Segment:
+        ids = pa.concat_arrays([item[2] for item in files]) if files else pa.array([], pa.string())
         return cls(
-            files=tuple(fragment[0] for fragment in fragments),
+            files=tuple(item[0] for item in files),
             ids=ids,
             order=pc.sort_indices(ids).to_numpy(),
-            starts=np.cumsum([0, *(len(fragment[1]) for fragment in fragments)]),
-            offsets=np.concatenate([np.zeros(0, np.uint32), *(fragment[1] for fragment in fragments)]),
+            starts=np.cumsum([0, *(len(item[1]) for item in files)]),
+            offsets=np.concatenate([np.zeros(0, np.uint32), *(item[1] for item in files)]),
         )
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the index."""
-        sorted_part = self.ids.nbytes + self.order.nbytes + self.offsets.nbytes
-        return int(sorted_part) + _BYTES_PER_UNSORTED_ID * self.unsorted_rows
+        return int(self.ids.nbytes + self.order.nbytes + self.offsets.nbytes)
 
-    @cached_property
-    def covered(self) -> frozenset[str]:
-        """The files whose ids are in the index."""
-        return frozenset(self.files)
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def contents(self, selects: Callable[[str], bool]) -> list[FileIds]:
+        """Return the ids of the selected files."""
+        return [
+            (file, self.offsets[start:stop], self.ids.slice(start, stop - start))
+            for file, start, stop in zip(self.files, self._file_starts, self._file_starts[1:], strict=False)
+            if selects(file)
+        ]
 
     @cached_property
     def _file_starts(self) -> list[int]:
@@ -78,23 +81,7 @@ class IdIndex:
         stride = max(_MIN_STRIDE, len(self.order) // _MAX_FENCES)
         return stride, self.ids.take(pa.array(self.order[::stride])).to_pylist()
 
-    def extended(self, fragments: Sequence[tuple[str, npt.NDArray[np.uint32], pa.Array]]) -> IdIndex:
-        """Return the index with more fragments, whose ids stay unsorted."""
-        unsorted = dict(self.unsorted)
-        files = list(self.files)
-        for file, offsets, ids in fragments:
-            number = len(files)
-            files.append(file)
-            for id_, offset in zip(ids.to_pylist(), offsets.tolist(), strict=True):
-                unsorted[id_] = ((number, offset), *unsorted.get(id_, ()))
-        rows = self.unsorted_rows + sum(len(offsets) for _, offsets, _ in fragments)
-        found = IdIndex(tuple(files), self.ids, self.order, self.starts, self.offsets, unsorted, rows)
-        found.__dict__.update(_fences=self._fences, _file_starts=self._file_starts)
-        return found
-
     def locations(self, id_: str) -> Iterator[RowLocation]:
-        """Yield the locations of all rows ever written with an id; unsorted ones first, newest first."""
-        yield from self.unsorted.get(id_, ())
         ids, order = self.ids, self.order
         stride, fences = self._fences
         fence = bisect_left(fences, id_)
@@ -107,5 +94,66 @@ class IdIndex:
                 high = middle
         while low < len(order) and ids[int(order[low])].as_py() == id_:
             row = int(order[low])
-            yield bisect_right(self._file_starts, row) - 1, int(self.offsets[row])
+            yield self.files[bisect_right(self._file_starts, row) - 1], int(self.offsets[row])
             low += 1
+
+
+@dataclass(frozen=True, eq=False)
+class IdIndex:
+    """The ids of the rows in some files: most of them in sorted segments, recently added ones in a dict."""
+
+    segments: tuple[_Segment, ...] = ()
+    unsorted: dict[str, tuple[RowLocation, ...]] = field(default_factory=dict)
+    unsorted_files: tuple[FileIds, ...] = ()
+    # Counts rows, not ids: a key that is written repeatedly has a row in every file.
+    unsorted_rows: int = 0
+
+    @classmethod
+    def build(cls, files: Sequence[FileIds]) -> IdIndex:
+        """Build the index of files."""
+        return cls((_Segment.build(files),))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the index."""
+        return sum(item.nbytes for item in self.segments) + _BYTES_PER_UNSORTED_ID * self.unsorted_rows
+
+    @cached_property
+    def covered(self) -> frozenset[str]:
+        """The files whose ids are in the index."""
+        return self._sorted_files | {item[0] for item in self.unsorted_files}
+
+    @cached_property
+    def _sorted_files(self) -> frozenset[str]:
+        return frozenset(file for item in self.segments for file in item.files)
+
+    def extended(self, files: Sequence[FileIds], selects: Callable[[str], bool] = lambda _: True) -> IdIndex:
+        """Return the index with more files. The cost follows their rows, on average over many calls.
+
+        Files that `selects` rejects are dropped when their ids are sorted again.
+        """
+        rows = self.unsorted_rows + sum(len(item[1]) for item in files)
+        if rows > MAX_UNSORTED_IDS:
+            return self._sorted([*self.unsorted_files, *files], selects)
+        unsorted = dict(self.unsorted)
+        for file, offsets, ids in files:
+            for id_, offset in zip(ids.to_pylist(), offsets.tolist(), strict=True):
+                unsorted[id_] = ((file, offset), *unsorted.get(id_, ()))
+        found = IdIndex(self.segments, unsorted, (*self.unsorted_files, *files), rows)
+        found.__dict__["_sorted_files"] = self._sorted_files
+        return found
+
+    def _sorted(self, files: Sequence[FileIds], selects: Callable[[str], bool]) -> IdIndex:
+        kept = [item for item in files if selects(item[0])]
+        segments = list(self.segments)
+        rows = sum(len(item[1]) for item in kept)
+        while segments and len(segments[-1]) < _MIN_RATIO * rows:
+            kept = [*segments.pop().contents(selects), *kept]
+            rows = sum(len(item[1]) for item in kept)
+        return IdIndex((*segments, _Segment.build(kept)))
+
+    def locations(self, id_: str) -> Iterator[RowLocation]:
+        """Yield the locations of all rows ever written with an id; unsorted ones first, newest first."""
+        yield from self.unsorted.get(id_, ())
+        for segment in reversed(self.segments):
+            yield from segment.locations(id_)

@@ -11,7 +11,11 @@ from typing import Any, Protocol, TypeVar
 
 
 class Sized(Protocol):
-    """A value that reports its memory use."""
+    """A value that reports its memory use.
+
+    Values of a family may share parts, such as the base of two versions. Such a value has a property `parts`: the
+    objects that hold its memory. The pool counts every object once.
+    """
 
     @property
     def nbytes(self) -> int:
@@ -22,6 +26,10 @@ class Sized(Protocol):
 T = TypeVar("T", bound=Sized)
 # A single value may take at most 1 / _MAX_SHARE of the budget.
 _MAX_SHARE = 2
+# The latest versions of a family that stay cached. A process that writes adds a version with every commit.
+_MAX_VERSIONS = 8
+# Estimated bytes of the objects around a value.
+_OVERHEAD = 512
 # The use counters are reset when they hold more keys than this.
 _MAX_COUNTED_KEYS = 4_096
 
@@ -64,7 +72,10 @@ class CachePool:
         self.budget = budget
         self._lock = threading.Lock()
         self._entries: OrderedDict[tuple[Hashable, Hashable], Any] = OrderedDict()
-        self._latest: dict[Hashable, tuple[Hashable, Hashable]] = {}
+        # The versions of every family, the latest one last.
+        self._versions: dict[Hashable, list[Hashable]] = {}
+        # How many values hold an object, by the identity of the object, and its bytes.
+        self._parts: dict[int, tuple[int, int]] = {}
         self._builds: dict[tuple[Hashable, Hashable], _PendingBuild] = {}
         self._uses: dict[tuple[Hashable, Hashable], int] = {}
         self._nbytes = 0
@@ -90,8 +101,17 @@ class CachePool:
     def latest(self, family: Hashable) -> Any | None:
         """Return the value of a family that was stored last, if it is still cached. Does not count as a use."""
         with self._lock:
-            key = self._latest.get(family)
-            return None if key is None else self._entries.get(key)
+            versions = self._versions.get(family)
+            return self._entries[family, versions[-1]] if versions else None
+
+    def versions(self, family: Hashable) -> list[Any]:
+        """Return the cached values of a family, the latest one last. Does not count as a use."""
+        with self._lock:
+            return [self._entries[family, version] for version in self._versions.get(family, ())]
+
+    def put(self, family: Hashable, version: Hashable, value: Sized, counters: _Counters) -> None:
+        """Replace a value by another form of the same value."""
+        self._store((family, version), value, counters)
 
     def count_use(self, family: Hashable, version: Hashable) -> int:
         """Count a use of a value that is not cached, and return the number of such uses so far."""
@@ -125,17 +145,15 @@ class CachePool:
     def usage(self, selects: Callable[[Hashable], bool]) -> tuple[int, int]:
         """Return the number of values of the selected families, and their bytes."""
         with self._lock:
-            sizes = [value.nbytes for (family, _), value in self._entries.items() if selects(family)]
-            return len(sizes), sum(sizes)
+            values = [value for (family, _), value in self._entries.items() if selects(family)]
+            return len(values), sum(dict(part for value in values for part in _parts(value)).values())
 
     def drop(self, selects: Callable[[Hashable], bool], counters: _Counters, *, close: bool) -> None:
         """Remove the selected families. With `close`, values that are still being built are not cached."""
         with self._lock:
             counters.closed = counters.closed or close
             for key in [key for key in self._entries if selects(key[0])]:
-                self._nbytes -= self._entries.pop(key).nbytes
-            for family in [family for family in self._latest if selects(family)]:
-                del self._latest[family]
+                self._remove(key)
             for key in [key for key in self._uses if selects(key[0])]:
                 del self._uses[key]
 
@@ -160,16 +178,46 @@ class CachePool:
         with self._lock:
             if counters.closed:
                 return
-            previous = self._entries.pop(key, None)
-            self._nbytes -= 0 if previous is None else previous.nbytes
+            self._remove(key)
+            family, version = key
             self._entries[key] = value
-            self._latest[key[0]] = key
-            self._nbytes += value.nbytes
-            while self._nbytes > self.budget:
-                evicted_key, evicted = self._entries.popitem(last=False)
-                self._nbytes -= evicted.nbytes
-                if self._latest.get(evicted_key[0]) == evicted_key:
-                    del self._latest[evicted_key[0]]
+            versions = self._versions.setdefault(family, [])
+            versions.append(version)
+            for identity, nbytes in _parts(value):
+                holders, _ = self._parts.get(identity, (0, 0))
+                self._nbytes += 0 if holders else nbytes
+                self._parts[identity] = (holders + 1, nbytes)
+            if len(versions) > _MAX_VERSIONS:
+                self._remove((family, versions[0]))
+            while self._nbytes > self.budget and self._entries:
+                self._remove(next(iter(self._entries)))
+
+    def _remove(self, key: tuple[Hashable, Hashable]) -> None:
+        value = self._entries.pop(key, None)
+        if value is None:
+            return
+        family, version = key
+        versions = self._versions[family]
+        versions.remove(version)
+        if not versions:
+            del self._versions[family]
+        for identity, _ in _parts(value):
+            holders, nbytes = self._parts.pop(identity)
+            if holders > 1:
+                self._parts[identity] = (holders - 1, nbytes)
+            else:
+                self._nbytes -= nbytes
+
+
+def _parts(value: Sized) -> Iterator[tuple[int, int]]:
+    """Yield the identities of the objects that hold the memory of a value, each once, and their bytes."""
+    shared = getattr(value, "parts", None)
+    if shared is None:
+        yield id(value), value.nbytes
+        return
+    yield id(value), _OVERHEAD
+    for identity, part in {id(part): part for part in shared}.items():
+        yield identity, part.nbytes
 
 
 class Cache:
@@ -200,6 +248,14 @@ class Cache:
     def latest(self, family: Hashable) -> Any | None:
         """Return the value of a family that was stored last, if it is still cached. Does not count as a use."""
         return self._pool.latest((self, family))
+
+    def versions(self, family: Hashable) -> list[Any]:
+        """Return the cached values of a family, the latest one last. Does not count as a use."""
+        return self._pool.versions((self, family))
+
+    def put(self, family: Hashable, version: Hashable, value: Sized) -> None:
+        """Replace a value by another form of the same value."""
+        self._pool.put((self, family), version, value, self._counters)
 
     def count_use(self, family: Hashable, version: Hashable) -> int:
         """Count a use of a value that is not cached, and return the number of such uses so far."""

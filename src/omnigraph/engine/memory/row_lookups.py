@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.memory.cached_table import CachedTable, table_fragments
+from omnigraph.engine.memory.cached_table import CachedTable
 from omnigraph.engine.memory.id_index import MAX_UNSORTED_IDS, IdIndex
 from omnigraph.engine.memory.memory_cache import Cache
+from omnigraph.engine.memory.table_versions import keep_written_rows, table_fragments
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.tables import Tables
@@ -33,20 +34,19 @@ class CachedIds:
                 found[id_] = address
         return found
 
-    def learn(self, tables: Tables, pin: TablePin, ids: pa.Array) -> None:
-        """Add the ids of a version's new rows to the cache, so that they are not read back.
+    def learn(self, tables: Tables, pin: TablePin, rows: pa.Table) -> None:
+        """Add a version's new rows to the cache, so that they are not read back.
 
         The version may never become visible. Its file is then never looked up.
         """
         family = ("ids", pin.path)
         known: IdIndex | None = self._cache.latest(family)
-        if known is None or known.unsorted_rows + len(ids) > MAX_UNSORTED_IDS:
+        written = table_fragments(self._cache, tables, pin)[-1:]
+        if len(written) != 1 or written[0].rows != rows.num_rows or written[0].deletions is not None:
             return
-        new = [
-            fragment
-            for fragment in table_fragments(self._cache, tables, pin)
-            if fragment.files not in known.covered
-        ]
-        if len(new) == 1 and new[0].rows == len(ids) and new[0].deletions is None:
-            offsets = np.arange(len(ids), dtype=np.uint32)
-            self._cache.update(family, lambda old: (old or known).extended([(new[0].files, offsets, ids)]))
+        keep_written_rows(self._cache, pin.path, written[0], rows)
+        if known is None or written[0].files in known.covered or rows.num_rows > MAX_UNSORTED_IDS:
+            return
+        ids = rows["id"].combine_chunks()
+        offsets = np.arange(len(ids), dtype=np.uint32)
+        self._cache.update(family, lambda old: (old or known).extended([(written[0].files, offsets, ids)]))

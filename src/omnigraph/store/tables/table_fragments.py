@@ -18,10 +18,8 @@ from lance.fragment import FragmentMetadata
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import get_fragment
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.row_addresses import ROW_ADDRESS, Offsets, offsets_of
+from omnigraph.store.tables.row_addresses import ROW_ADDRESS, Addresses, Offsets, offsets_of
 from omnigraph.store.tables.tables import Tables
-
-ROW_POSITION = "_rowoffset"
 
 Positions = npt.NDArray[np.int64]
 
@@ -101,16 +99,14 @@ def take_positions(tables: Tables, pin: TablePin, positions: Positions, columns:
 
 def find_rows(
     tables: Tables, pin: TablePin, where: str, columns: Sequence[str] = ()
-) -> tuple[Positions, pa.Table]:
-    """Return the positions of the rows that a filter selects, ascending, and some of their columns."""
+) -> tuple[Addresses, pa.Table]:
+    """Return the addresses of the rows that a filter selects, in no particular order, and some of their columns."""
     with translate_lance_errors(f"read {pin.path}"):
         scanner = tables.open(pin.path, pin.version).scanner(
-            columns=[*columns, ROW_POSITION], filter=where, scan_in_order=False
+            columns=list(columns), filter=where, with_row_address=True, scan_in_order=False
         )
         rows = scanner.to_table()
-    positions: Positions = rows[ROW_POSITION].to_numpy().astype(np.int64)
-    order = np.argsort(positions)
-    return positions[order], rows.select(list(columns)).take(pa.array(order))
+    return rows[ROW_ADDRESS].to_numpy(), rows.select(list(columns))
 
 
 def _describe(fragment: FragmentMetadata) -> TableFragment:

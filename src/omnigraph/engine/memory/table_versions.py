@@ -1,0 +1,101 @@
+"""What is known about the versions of a table: fragments, positions of rows, and rows that this process wrote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from omnigraph.engine.memory.memory_cache import Cache
+from omnigraph.engine.memory.row_numbers import LineageHeads, RowNumbers
+from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.deletion_files import deleted_offsets
+from omnigraph.store.tables.row_addresses import Offsets
+from omnigraph.store.tables.table_fragments import TableFragment, list_fragments
+from omnigraph.store.tables.tables import Tables
+
+# Rows of larger writes are read back from storage when they are needed.
+_MAX_WRITTEN_ROWS = 4_096
+
+
+@dataclass(frozen=True)
+class _Fragments:
+    """The fragments of one version."""
+
+    items: tuple[TableFragment, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Estimated bytes."""
+        return 200 * len(self.items) + 64
+
+
+@dataclass(frozen=True)
+class _DeletedRows:
+    """The offsets of the deleted rows of a fragment."""
+
+    offsets: Offsets
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the offsets."""
+        return int(self.offsets.nbytes)
+
+
+def table_fragments(cache: Cache, tables: Tables, pin: TablePin) -> tuple[TableFragment, ...]:
+    """Return the fragments of a table version, in row order."""
+    return cache.get_or_build(
+        ("fragments", pin.path), pin.version, lambda: _Fragments(list_fragments(tables, pin))
+    ).items
+
+
+def deleted_rows(cache: Cache, tables: Tables, pin: TablePin, fragment: TableFragment) -> Offsets:
+    """Return the offsets of the deleted rows of a fragment, ascending."""
+    if fragment.deletions is None:
+        return deleted_offsets(tables, pin, fragment)
+    return cache.get_or_build(
+        ("deleted", fragment.files),
+        fragment.deletions,
+        lambda: _DeletedRows(deleted_offsets(tables, pin, fragment)),
+    ).offsets
+
+
+def row_numbers(cache: Cache, tables: Tables, pin: TablePin) -> RowNumbers:
+    """Return the positions of the rows of a table version.
+
+    Versions are numbered one after the other, so that each continues the one before.
+    """
+    family = ("positions", pin.path)
+    known: RowNumbers | None = cache.get(family, pin.version)
+    if known is not None:
+        return known
+    found: list[RowNumbers] = []
+
+    def deleted(fragment: TableFragment) -> Offsets:
+        return deleted_rows(cache, tables, pin, fragment)
+
+    def add(old: LineageHeads | None) -> LineageHeads:
+        heads = old or LineageHeads()
+        numbered: RowNumbers | None = cache.get(family, pin.version)
+        if numbered is not None:
+            found.append(numbered)
+            return heads
+        heads = heads.add(pin, table_fragments(cache, tables, pin), deleted)
+        found.append(heads.items[-1])
+        cache.put(family, pin.version, heads.items[-1])
+        return heads
+
+    cache.update(("lineages", pin.path), add)
+    return found[0]
+
+
+def keep_written_rows(cache: Cache, path: str, fragment: TableFragment, rows: pa.Table) -> None:
+    """Keep the rows of a fragment that this process wrote, so that reads of the new version need no storage."""
+    if rows.num_rows == fragment.rows <= _MAX_WRITTEN_ROWS and fragment.deletions is None:
+        cache.put(("written", path), fragment.files, rows.combine_chunks())
+
+
+def written_rows(cache: Cache, path: str, fragment: TableFragment) -> pa.Table | None:
+    """Return all rows that were written to a fragment, if they are still in memory."""
+    found: pa.Table | None = cache.get(("written", path), fragment.files)
+    return found
