@@ -17,6 +17,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import InvalidInput, NotFound
 from tests.support.places import fresh_memory
+from tests.support.waiting import HANG
 
 SCHEMA = "node City { name: String @key  size: I64? }"
 ADD = "query add($n: String) { insert City { name: $n } }"
@@ -309,7 +310,7 @@ class TestProcesses:
         # In a process of its own: a large one may be refused to fork.
         done = subprocess.run(
             [sys.executable, "-c", FORKING, fresh_memory(), SCHEMA],
-            timeout=60,
+            timeout=HANG,
             check=False,
             capture_output=True,
             text=True,

@@ -16,7 +16,7 @@ from tests.catalog.edits import edited
 from tests.catalog.strategies import schemas, shuffled
 
 # Most of the time is spent on drawing schemas, so that a deadline would not measure the code.
-LAW = settings(max_examples=40, deadline=None)
+LAW = settings(max_examples=25, deadline=None)
 
 
 def numbers(catalog: Catalog) -> list[int]:

@@ -14,7 +14,7 @@ from omnigraph.lang.pg.schema_compiler import load_schema
 from tests.catalog.compiled import compiled_schemas, successors
 from tests.catalog.merge_cases import Three
 
-LAW = settings(max_examples=20, deadline=None)
+LAW = settings(max_examples=12, deadline=None)
 
 
 @st.composite

@@ -18,7 +18,7 @@ from tests.catalog.compiled import compiled_schemas, legal_schemas
 from tests.catalog.strategies import shuffled
 from tests.golden.corpus import cases, input_text
 
-LAW = settings(max_examples=50, deadline=None)
+LAW = settings(max_examples=30, deadline=None)
 
 
 def golden_schemas() -> dict[str, Schema]:

@@ -45,7 +45,7 @@ def kept(predicate: ir.Predicate, found: TableRows, **params: ir.Value) -> list[
     return [int(index) for index in np.flatnonzero(chosen.to_numpy(zero_copy_only=False))]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=350, deadline=None)
 @given(st.integers(0, 60), st.integers(0, 999), questions(), st.booleans(), st.integers(1, 30))
 def test_a_predicate_keeps_the_rows_it_is_true_of(
     count: int, seed: int, question: tuple[ir.Predicate, Bindings], chunked: bool, chunk: int

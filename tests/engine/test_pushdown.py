@@ -78,7 +78,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     return Stored(dataset, table)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(question=questions(), indexed=st.booleans())
 def test_a_pushed_filter_loses_no_row_and_is_exact_where_it_says_so(
     stored: Stored, question: tuple[ir.Predicate, Bindings], indexed: bool
@@ -93,7 +93,7 @@ def test_a_pushed_filter_loses_no_row_and_is_exact_where_it_says_so(
         assert selected == expected
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(data=st.data(), indexed=st.booleans())
 def test_every_comparison_of_a_column_with_a_constant_is_exact(
     stored: Stored, data: st.DataObject, indexed: bool

@@ -18,7 +18,7 @@ from tests.support.workload import KINDS, Setting, State, Task, after_all, check
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(1_800)]
 
 EVERY = [kind for kind in KINDS if kind != "heal"]
-SAMPLE = ["append", "delete", "index", "bulk"]
+SAMPLE = ["append", "delete", "bulk"]
 
 
 @pytest.mark.parametrize("kind", SAMPLE if wanted_cuts() == "sample" else EVERY)

@@ -185,7 +185,8 @@ def damaged(text: str) -> list[str]:
 def texts(suffix: str) -> list[str]:
     found = [path.read_text(encoding="utf-8") for path in sorted(GOLDEN.rglob(f"*{suffix}"))]
     assert len(found) >= 20
-    return [variant for text in found for variant in damaged(text)]
+    # The recovery from errors is the same for most texts, and slow without tables.
+    return [*found, *(variant for text in found[::4] for variant in damaged(text))]
 
 
 def compare(quick: Lark, slow: Lark, suffix: str, parse: Callable[[Lark, Source], Any]) -> None:

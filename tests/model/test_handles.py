@@ -336,7 +336,7 @@ def test_what_handles_keep_in_memory_never_changes_what_they_find_or_write(
     run_state_machine_as_test(
         HandlesMachine,
         settings=settings(
-            max_examples=int(os.environ.get("OMNIGRAPH_EXAMPLES", "14")),
+            max_examples=int(os.environ.get("OMNIGRAPH_EXAMPLES", "10")),
             stateful_step_count=25,
             deadline=None,
             print_blob=True,

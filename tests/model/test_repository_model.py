@@ -305,7 +305,7 @@ def test_the_repository_behaves_as_its_model(monkeypatch: pytest.MonkeyPatch) ->
     run_state_machine_as_test(
         RepositoryMachine,
         settings=settings(
-            max_examples=35,
+            max_examples=25,
             stateful_step_count=25,
             deadline=None,
             print_blob=True,
