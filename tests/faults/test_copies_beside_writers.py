@@ -34,7 +34,11 @@ BACKUPS = int(os.environ.get("OMNIGRAPH_BACKUPS", "100" if wanted_cuts() == "all
 WRITERS = 8 if BACKUPS > 10 else 2
 # Seconds between the commits of one writer. A backup that takes longer than the commits of its duration never
 # catches up, and a history of many thousand commits makes the next backups slower.
-PAUSE_SECONDS = {"disk": 2.0, "s3": 4.0} if BACKUPS > 10 else {"disk": 0.02, "s3": 0.02}
+PAUSE_SECONDS = {"disk": 2.0, "s3": 6.0} if BACKUPS > 10 else {"disk": 0.02, "s3": 0.02}
+# Between two runs of the optimizer, and of the collector.
+MAINTENANCE_PAUSE_SECONDS = {"disk": 1.0, "s3": 5.0} if BACKUPS > 10 else {"disk": 1.0, "s3": 1.0}
+# One server process answers the requests of all processes, so that a reply takes long on a loaded machine.
+PATIENT = {"timeout": "120s", "retry_timeout": "300s", "max_retries": "10"}
 # Longer than any write takes on a loaded machine.
 GRACE_SECONDS = 60.0 if BACKUPS > 10 else 20.0
 # Every so often a backup starts in an empty place and is read back completely. The others are incremental, and
@@ -59,20 +63,21 @@ def others_at_work(uri: str, options: dict[str, str], folder: Path) -> Iterator[
     """Run writers on two branches, an optimizer and a garbage collector until the block ends."""
     end = folder / "end"
     common = {"uri": uri, "options": options, "until": str(end)}
-    pause = PAUSE_SECONDS["s3" if options else "disk"]
+    storage = "s3" if options else "disk"
+    maintenance = common | {"pause": MAINTENANCE_PAUSE_SECONDS[storage]}
     tasks: list[dict[str, Any]] = [
         common
         | {
             "work": "write",
-            "pause": pause,
+            "pause": PAUSE_SECONDS[storage],
             "number": number,
             "branch": SIDE if number % 4 == 3 else "main",
             "log": str(folder / f"{number}.log"),
         }
         for number in range(WRITERS)
     ]
-    tasks.append(common | {"work": "optimize", "pause": 1.0})
-    tasks.append(common | {"work": "collect", "grace": GRACE_SECONDS, "pause": 1.0})
+    tasks.append(maintenance | {"work": "optimize"})
+    tasks.append(maintenance | {"work": "collect", "grace": GRACE_SECONDS})
     others = Others(folder)
     with started(WORKER, tasks) as processes:
         release(processes)
@@ -140,7 +145,7 @@ def test_every_backup_beside_writers_optimizer_and_collector_is_complete_on_s3(
     s3: Bucket, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     made, reports = run_backups(
-        f"{s3.uri}/graph", s3.options, lambda number: f"{s3.uri}/backup-{number}", tmp_path
+        f"{s3.uri}/graph", s3.options | PATIENT, lambda number: f"{s3.uri}/backup-{number}", tmp_path
     )
     assert made == BACKUPS
     check_reports(reports, record_property)
