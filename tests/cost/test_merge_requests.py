@@ -53,6 +53,10 @@ def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     graph.load(_pairs("p-1-1", "left"), "merge", branch="left")
     graph.mutate('query leave() { delete Person where name = "p-3-1" }', branch="left")
     graph.load(_pairs("p-2-1", "right"), "merge", branch="right")
+    for branch, source, other, name in (("one", "left", "right", "p-4-1"), ("two", "right", "left", "p-5-1")):
+        graph.branches.create(branch, source)
+        graph.branches.merge(other, branch)
+        graph.load(_pairs(name), "merge", branch=branch)
     graph.close()
     return folder
 
@@ -171,5 +175,42 @@ def test_a_merge_by_rows_reads_the_fragments_that_changed_and_no_others(graph: o
         "write _transactions": 2,
         "write _versions": 2,
         "write manifest": 5,
+        "write many": 2,
+    }, str(log)
+
+
+def test_merge_after_criss_cross_reads_the_fragments_that_changed_and_no_others(
+    graph: og.Graph, s3: Bucket
+) -> None:
+    states = [graph.snapshot(name) for name in ("main", "left", "right", "one", "two")]
+    changed = changed_files(*states)
+    with s3.seam.recording() as log:
+        merged = graph.branches.merge("two", "one")
+    assert merged.outcome == "merged"
+    assert [graph.get("Person", name, branch="one") for name in ("p-4-1", "p-5-1", "p-3-1")] == [
+        {"id": "p-4-1", "name": "p-4-1", "age": -1},
+        {"id": "p-5-1", "name": "p-5-1", "age": -1},
+        None,
+    ]
+    read = data_files(log)
+    assert read, str(log)
+    assert read <= changed, sorted(read - changed)
+    # Of each type five fragments and those that the five states added, whatever the size of the graph.
+    assert len(read) == 22, str(log)
+    found = shape(log)
+    del found["read data"]
+    assert found == {
+        "probe": 4,
+        # The commits down to the common ancestor of the merge bases.
+        "read manifest": 7,
+        "read _versions": 2,
+        "read _deletions": 16,
+        "read __recovery": 1,
+        "write __recovery": 4,
+        "write _deletions": 2,
+        "write data": 2,
+        "write _transactions": 2,
+        "write _versions": 2,
+        "write manifest": 4,
         "write many": 2,
     }, str(log)

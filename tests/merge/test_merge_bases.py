@@ -228,6 +228,19 @@ def test_merge_of_branches_that_resolved_a_conflict_equally_has_none() -> None:
     assert (merged["a"]["age"], merged["a"]["team"], merged["b"]["age"]) == (1, "x", 5)
 
 
+@pytest.mark.parametrize(("chosen", "age"), [("main", 1), ("theirs", 2)])
+def test_merge_after_an_equal_resolution_replaces_the_row_that_a_merge_base_stored(
+    chosen: str, age: int
+) -> None:
+    graph = resolved(*("ours", "theirs") if chosen == "main" else ("theirs", "ours"))
+    # The branch whose value was chosen still has the row of its merge base. It changes more, so that it is kept.
+    put(graph, *(person(name) for name in "cdef"), branch=chosen)
+    put(graph, person("a", age=age, team="x"), branch=OTHER[chosen])
+    merged = both_ways(graph)["Person"]
+    assert (merged["a"]["age"], merged["a"]["team"]) == (age, "x")
+    assert merged.keys() == set("abcdef")
+
+
 def test_merge_after_an_equal_resolution_reports_a_later_change_of_the_same_value() -> None:
     graph = resolved("ours", "theirs")
     put(graph, person("a", age=3), branch="theirs")

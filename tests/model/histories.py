@@ -8,7 +8,9 @@ their steps are equal except for the rows, and if the same steps are rejected fo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from random import Random
@@ -161,6 +163,22 @@ def _later(random: Random, write: _Writes) -> Step | Write:
 def _merge(random: Random, branches: list[str]) -> Merge:
     source, into = random.sample(branches, 2)
     return Merge(source, into, random.choice((None, None, None, "ours", "theirs", "each")))
+
+
+def merge_base_shapes(run: Run) -> Counter[tuple[int, int]]:
+    """Count the merges of a history by their number of merge bases and the depth of nested ones.
+
+    One merge base has depth 0, several have depth 1, and several with several merge bases of their own depth 2.
+    """
+    repository = Repository(TYPES)
+    found: Counter[tuple[int, int]] = Counter()
+    for step in run.steps:
+        if isinstance(step, Merge):
+            ours, theirs = [repository.heads[step.into]], repository.heads[step.source]
+            found[len(repository.bases(ours, theirs)), repository.base_depth(ours, theirs)] += len(run.lanes)
+        with suppress(Conflicts):
+            foresee(repository, step)
+    return found
 
 
 # --- rows ---------------------------------------------------------------------------------------------------

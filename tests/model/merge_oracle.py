@@ -15,7 +15,7 @@ edge. Commits are numbered in the order of their creation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -167,6 +167,12 @@ class Repository:
             base = self.base_state(bases[:place], number)
             merged = merge_bases(self.types, Sides(base, merged, self.commits[number].state))
         return merged
+
+    def base_depth(self, ours: Sequence[int], theirs: int) -> int:
+        """Return how deeply virtual merge bases are nested; 0 for one merge base."""
+        bases = self.bases(ours, theirs)
+        nested = [self.base_depth(bases[:place], bases[place]) for place in range(1, len(bases))]
+        return 1 + max(nested) if nested else 0
 
     def distances(self, start: int) -> dict[int, int]:
         """Return every ancestor of a commit, including itself, with its shortest distance over all parents."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
@@ -15,7 +16,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.store.tables import tables as tables_module
-from tests.model.histories import Run, runs
+from tests.model.histories import Run, merge_base_shapes, runs
 from tests.model.history_steps import SCHEMA
 from tests.support.merging import Replay
 from tests.support.places import fresh_memory
@@ -40,6 +41,17 @@ def test_generated_histories_go_as_in_the_model(chosen: int | str, tmp_path: Pat
     # Graphs in memory are faster, but their memory is not released, so only few are used.
     in_memory = isinstance(chosen, int) and chosen < 3
     replay_all(found, fresh_memory() if in_memory else str(tmp_path / "graph"))
+
+
+def test_generated_histories_have_criss_cross_merges_of_every_shape() -> None:
+    found: Counter[tuple[int, int]] = Counter()
+    for chunk in range(3):
+        for run in runs_of(chunk):
+            found += merge_base_shapes(run)
+    several = {shape: count for shape, count in found.items() if shape[0] > 1}
+    assert sum(several.values()) > found.total() / 10, found
+    assert {bases for bases, _ in several} >= {2, 3}, found
+    assert {depth for _, depth in several} >= {1, 2}, found
 
 
 def one_of(history: str) -> Iterable[Run]:
