@@ -163,5 +163,5 @@ def _parse_params(text: str) -> Any:
         raise InvalidInput(f"parameters are not valid JSON: {error}") from error
     except (ValueError, RecursionError) as error:
         # Valid JSON that exceeds a limit of Python. Its own message names Python settings.
-        what = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
-        raise InvalidInput(f"parameters cannot be parsed: {what}") from error
+        reason = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
+        raise InvalidInput(f"parameters cannot be parsed: {reason}") from error

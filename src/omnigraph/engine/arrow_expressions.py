@@ -96,8 +96,8 @@ def evaluate(
             raise _no_value("a text to embed is only allowed in a ranking")
 
 
-def _no_value(what: str) -> InvalidInput:
-    return InvalidInput(f"{what} and has no value row by row")
+def _no_value(reason: str) -> InvalidInput:
+    return InvalidInput(f"{reason} and has no value row by row")
 
 
 def matches(predicate: ir.Predicate, source: ColumnSource, bindings: Bindings) -> pa.BooleanArray:

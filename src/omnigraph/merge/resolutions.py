@@ -93,8 +93,8 @@ def _check_resolution(id_: str, resolution: Any) -> MergeSide | ResolvedValue:
     raise InvalidInput(f"the resolution of conflict {id_} must be 'ours', 'theirs' or {{\"value\": ...}}")
 
 
-def _check_side(what: str, text: str) -> MergeSide:
+def _check_side(subject: str, text: str) -> MergeSide:
     for side in SIDES:
         if text == side:
             return side
-    raise InvalidInput(f"{what} must be 'ours' or 'theirs', got '{text}'")
+    raise InvalidInput(f"{subject} must be 'ours' or 'theirs', got '{text}'")

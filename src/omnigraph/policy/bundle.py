@@ -173,30 +173,30 @@ def is_version(value: Any) -> bool:
     return type(value) is int and value == _VERSION
 
 
-def read_members(document: Any, what: str, known: tuple[str, ...]) -> Mapping[str, Any]:
+def read_members(document: Any, subject: str, known: tuple[str, ...]) -> Mapping[str, Any]:
     """Return a mapping that has only known members; raise `InvalidInput` otherwise. Members are optional."""
     if not isinstance(document, Mapping):
-        _refuse(f"{what} must be a mapping with {', '.join(known)}")
+        _refuse(f"{subject} must be a mapping with {', '.join(known)}")
     for name in document:
         if name not in known:
-            _refuse(f"{what} has an unknown member '{name}'; expected one of {', '.join(known)}")
+            _refuse(f"{subject} has an unknown member '{name}'; expected one of {', '.join(known)}")
     return document
 
 
-def _texts(value: Any, what: str) -> list[str]:
+def _texts(value: Any, subject: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        _refuse(f"{what} must be a list of strings")
+        _refuse(f"{subject} must be a list of strings")
     for item in value:
-        _check_unicode(item, what)
+        _check_unicode(item, subject)
     return value
 
 
-def _check_unicode(text: str, what: str) -> None:
+def _check_unicode(text: str, subject: str) -> None:
     # YAML and JSON can contain lone surrogates, which Cedar rejects.
     try:
         text.encode()
     except UnicodeEncodeError:
-        _refuse(f"{what} is not valid Unicode text")
+        _refuse(f"{subject} is not valid Unicode text")
 
 
 def _refuse(message: str) -> NoReturn:

@@ -253,8 +253,8 @@ def _check_vectors(listed: list[Any], count: int, dim: int) -> npt.NDArray[np.fl
     return vectors
 
 
-def _invalid_response(what: str) -> StorageError:
-    return StorageError(f"the embedding provider returned {what}", hint="check its URL and model")
+def _invalid_response(content: str) -> StorageError:
+    return StorageError(f"the embedding provider returned {content}", hint="check its URL and model")
 
 
 def _milliseconds(variables: Mapping[str, str], variable: str, default: float) -> float:

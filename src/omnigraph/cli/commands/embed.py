@@ -84,10 +84,10 @@ def embed(
         print_json({**paths, **counts, "mode": mode, "dimension": read.dimension, "model": settings.model})
         return
     changed = done.cleaned_records if clean else done.embedded_records
-    what = "cleaned" if clean else "embedded"
-    how = _describe(job, settings.model)
+    verb = "cleaned" if clean else "embedded"
+    mode_text = _describe(job, settings.model)
     print_line(
-        f"{what} {changed} of {count(done.records, 'record')} to {escape_unprintable(str(target))} ({how})"
+        f"{verb} {changed} of {count(done.records, 'record')} to {escape_unprintable(str(target))} ({mode_text})"
     )
 
 

@@ -102,8 +102,8 @@ def public_text(error: OmnigraphError) -> str:
     match error.details.get("reason"):
         case "damaged":
             name = error.details.get("type")
-            what = "the graph" if name is None else f"type '{name}'"
-            return f"{what} is damaged: {error.details.get('file')} cannot be read; see the server log"
+            subject = "the graph" if name is None else f"type '{name}'"
+            return f"{subject} is damaged: {error.details.get('file')} cannot be read; see the server log"
         case "vanished":
             return "the storage of the graph is gone; see the server log"
     return STORAGE_FAILURE

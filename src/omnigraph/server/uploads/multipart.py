@@ -171,10 +171,10 @@ def parse_boundary(content_type: str) -> bytes:
     return boundary
 
 
-def load_limit(what: str, resource: str, limit: int, actual: int) -> ResourceLimit:
+def load_limit(excess: str, resource: str, limit: int, actual: int) -> ResourceLimit:
     """Return the error of a load that exceeds a limit."""
     details = {"resource": resource, "limit": limit, "actual": actual}
-    return ResourceLimit(f"{what} in one load", details=details)
+    return ResourceLimit(f"{excess} in one load", details=details)
 
 
 @dataclass(slots=True)
