@@ -34,7 +34,7 @@ NAMES = (
     "response_schema_conformance",
 )
 CONFORMS: Any = [CHECKS.get_one(name) for name in NAMES]
-EXAMPLES = 8
+EXAMPLES = 5
 BOUNDED = settings(
     max_examples=EXAMPLES,
     deadline=None,
