@@ -85,7 +85,7 @@ def place(request: pytest.FixtureRequest, places: dict[str, Place]) -> Place:
     return places[request.param]
 
 
-def test_a_value_comes_out_of_the_installed_command_as_it_is(places: dict[str, Place]) -> None:
+def test_blob_get_writes_the_exact_bytes(places: dict[str, Place]) -> None:
     assert places["served"].stdout(*PHOTO) == DATA
 
 
@@ -104,25 +104,23 @@ def test_a_value_comes_out_of_the_installed_command_as_it_is(places: dict[str, P
         (["--range", "255:"], DATA[255:]),
     ],
 )
-def test_a_part_ends_where_the_value_ends(
+def test_blob_get_range_ends_at_the_end_of_the_value(
     place: Place, folder: Path, options: list[str], expected: bytes
 ) -> None:
     assert place.out(folder / "out", *PHOTO, *options) == expected
 
 
 @pytest.mark.parametrize("options", [[], ["--offset", "5"], ["--length", "5"]], ids=" ".join)
-def test_an_empty_value_is_no_bytes_wherever_one_begins(
-    place: Place, folder: Path, options: list[str]
-) -> None:
+def test_blob_get_of_empty_value_writes_nothing(place: Place, folder: Path, options: list[str]) -> None:
     assert place.out(folder / "out", "node", "Photo", "empty", "data", *options) == b""
 
 
-def test_an_edge_has_values_too(place: Place, folder: Path) -> None:
+def test_blob_get_of_edge_property(place: Place, folder: Path) -> None:
     assert place.out(folder / "out", "edge", "Seen", "e", "proof") == b"\x00\x01"
 
 
 @pytest.mark.parametrize("offset", ["256", "1000"])
-def test_a_start_at_or_past_the_end_is_refused(place: Place, folder: Path, offset: str) -> None:
+def test_blob_get_with_offset_beyond_the_end_is_refused(place: Place, folder: Path, offset: str) -> None:
     outcome = place.run("get", *PHOTO, "--offset", offset, "--out", "out")
     assert (outcome.code, outcome.stdout) == (1, "")
     assert (
@@ -132,12 +130,12 @@ def test_a_start_at_or_past_the_end_is_refused(place: Place, folder: Path, offse
 
 
 @pytest.mark.parametrize("length", ["0", "-1"])
-def test_no_bytes_cannot_be_meant(place: Place, length: str) -> None:
+def test_blob_get_with_length_below_one_is_refused(place: Place, length: str) -> None:
     outcome = place.run("get", *PHOTO, "--length", length)
     assert (outcome.code, outcome.stderr) == (1, f"error: --length must be at least 1, got {length}\n")
 
 
-def test_a_value_that_is_kept_elsewhere_is_refused_with_its_address(place: Place) -> None:
+def test_blob_get_of_external_value_is_refused_with_its_uri(place: Place) -> None:
     for options in ([], ["--length", "1"]):
         outcome = place.run("get", "node", "Photo", "far", "data", *options)
         assert (outcome.code, outcome.stdout) == (1, "")
@@ -155,41 +153,43 @@ def test_a_value_that_is_kept_elsewhere_is_refused_with_its_address(place: Place
         ([*PHOTO, "--branch", "mian"], "branch 'mian' not found"),
     ],
 )
-def test_what_is_not_there_is_named(place: Place, command: str, selector: list[str], problem: str) -> None:
+def test_blob_get_of_missing_value_names_it(
+    place: Place, command: str, selector: list[str], problem: str
+) -> None:
     outcome = place.run(command, *selector)
     assert (outcome.code, outcome.stdout) == (1, "")
     assert outcome.stderr.startswith(f"error: {problem}")
 
 
 class TestStat:
-    def test_a_value_is_described_without_its_bytes(self, place: Place) -> None:
+    def test_blob_stat_prints_size_and_etag(self, place: Place) -> None:
         found = json.loads(place.run("stat", *PHOTO, "--json").stdout)
         assert found["selector"] == {"entity": "node", "type": "Photo", "id": "a/ä", "property": "data"}
         assert (found["kind"], found["size"], "uri" in found) == ("managed", 256, False)
         assert found["etag"].startswith('"')
         assert found["target"] == {"branch": "main", "resolved_snapshot": "manifest:main:v3"}
 
-    def test_a_commit_may_be_named(self, place: Place) -> None:
+    def test_blob_stat_at_snapshot(self, place: Place) -> None:
         found = json.loads(place.run("stat", *PHOTO, "--json", "--snapshot", place.commit).stdout)
         assert found["target"] == {"snapshot": place.commit, "resolved_snapshot": "manifest:main:v2"}
 
-    def test_a_branch_may_be_called_anything(self, place: Place) -> None:
+    def test_blob_stat_on_branch_with_special_characters(self, place: Place) -> None:
         found = json.loads(place.run("stat", *PHOTO, "--json", "--branch", "文 5%").stdout)
         assert found["target"] == {"branch": "文 5%", "resolved_snapshot": "manifest:文 5%:v3"}
 
-    def test_one_that_is_kept_elsewhere_has_an_address(self, place: Place) -> None:
+    def test_blob_stat_of_external_value_has_its_uri(self, place: Place) -> None:
         found = json.loads(place.run("stat", "node", "Photo", "far", "data", "--json").stdout)
         assert (found["kind"], found["uri"]) == ("external", place.external)
         assert "size" not in found
         assert "etag" not in found
 
-    def test_people_see_lines(self, place: Place) -> None:
+    def test_blob_stat_without_json_prints_lines(self, place: Place) -> None:
         lines = place.run("stat", *PHOTO).stdout.splitlines()
         assert lines[:2] == ["kind: managed", "size: 256"]
         assert lines[-1] == "resolved_snapshot: manifest:main:v3"
 
 
-def test_both_ways_tell_the_same(places: dict[str, Place]) -> None:
+def test_blob_stat_prints_the_same_on_a_server(places: dict[str, Place]) -> None:
     for args in (PHOTO, ["node", "Photo", "far", "data"], ["edge", "Seen", "e", "proof"]):
         direct, served = (places[name].run("stat", *args, "--json") for name in ("direct", "served"))
         assert direct == served
@@ -205,7 +205,7 @@ def test_both_ways_tell_the_same(places: dict[str, Place]) -> None:
         ["get", *PHOTO, "--range", "0:5", "--length", "3"],
     ],
 )
-def test_what_does_not_parse_is_a_usage_error(place: Place, args: list[str]) -> None:
+def test_blob_with_invalid_arguments_is_a_usage_error(place: Place, args: list[str]) -> None:
     assert place.run(*args).code == 2
 
 

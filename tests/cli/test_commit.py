@@ -34,7 +34,7 @@ def document(*args: str) -> Any:
     return json.loads(run("commit", "list", "g.omni", "--json", *args).stdout)
 
 
-def test_a_message_shows_when_there_is_one(genesis: str) -> None:
+def test_commit_list_shows_the_message(genesis: str) -> None:
     run("mutate", "-e", ADD, "--message", "first\n\x1b[2J", "--store", "g.omni")
     made, before = document()["commits"]
     id_ = made["graph_commit_id"]
@@ -45,7 +45,7 @@ def test_a_message_shows_when_there_is_one(genesis: str) -> None:
     assert "message" not in run("commit", "show", genesis, "--uri", "g.omni").stdout
 
 
-def test_the_newest_commit_comes_first_and_an_actor_shows_when_there_is_one(genesis: str) -> None:
+def test_commit_list_is_newest_first_and_shows_the_actor(genesis: str) -> None:
     second = add_people("g.omni", "Ann")
     third = add_people("g.omni", "Bob", actor="bob")
     assert listed() == [
@@ -55,7 +55,7 @@ def test_the_newest_commit_comes_first_and_an_actor_shows_when_there_is_one(gene
     ]
 
 
-def test_a_branch_lists_its_own_commits_and_what_it_inherited(genesis: str) -> None:
+def test_commit_list_of_branch_includes_inherited_commits(genesis: str) -> None:
     run("branch", "create", "dev", "--uri", "g.omni")
     own = add_people("g.omni", "Ann", branch="dev")
     add_people("g.omni", "Bob")
@@ -65,7 +65,7 @@ def test_a_branch_lists_its_own_commits_and_what_it_inherited(genesis: str) -> N
     ]
 
 
-def test_a_commit_in_json_has_exactly_its_fields(genesis: str) -> None:
+def test_commit_list_json_has_the_documented_members(genesis: str) -> None:
     run("branch", "create", "dev", "--uri", "g.omni")
     own = add_people("g.omni", "Ann", branch="dev")
     newest, oldest = document("--branch", "dev")["commits"]
@@ -82,13 +82,13 @@ def test_a_commit_in_json_has_exactly_its_fields(genesis: str) -> None:
     assert 0 < created - oldest["created_at"] < 60_000_000
 
 
-def test_a_limit_keeps_the_newest() -> None:
+def test_commit_list_limit_keeps_the_newest() -> None:
     newest = [add_people("g.omni", name) for name in ("Ann", "Bob")][::-1]
     assert [line[:26] for line in listed("--limit", "2")] == newest
     assert run("commit", "list", "g.omni", "--limit", "0").code == 2
 
 
-def test_commits_are_found_by_their_actor(genesis: str) -> None:
+def test_commit_list_filter_by_actor(genesis: str) -> None:
     add_people("g.omni", "Ann", actor="ann")
     bob = add_people("g.omni", "Bob", actor="bob")
     nobody = add_people("g.omni", "Cid")
@@ -100,12 +100,12 @@ def test_commits_are_found_by_their_actor(genesis: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["ann", "author=ann", "=ann", ""])
-def test_a_filter_that_is_not_understood_is_a_usage_error(text: str) -> None:
+def test_commit_list_with_invalid_filter_is_a_usage_error(text: str) -> None:
     outcome = run("commit", "list", "g.omni", "--filter", text)
     assert (outcome.code, outcome.stdout) == (2, "")
 
 
-def test_one_commit_is_shown_line_by_line(genesis: str) -> None:
+def test_commit_show_prints_line_by_line(genesis: str) -> None:
     id_ = add_people("g.omni", "Ann", actor="bob")
     outcome = run("commit", "show", id_, "--uri", "g.omni")
     assert (outcome.code, outcome.stderr) == (0, "")
@@ -121,24 +121,24 @@ def test_one_commit_is_shown_line_by_line(genesis: str) -> None:
     assert re.fullmatch(r"created_at: \d{16} \(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z\)", created)
 
 
-def test_one_commit_in_json_is_the_one_of_the_list(genesis: str) -> None:
+def test_commit_show_json_equals_the_list_entry(genesis: str) -> None:
     shown = json.loads(run("commit", "show", genesis, "--store", "g.omni", "--json").stdout)
     assert document()["commits"] == [shown]
 
 
-def test_an_unknown_commit_is_one_sentence() -> None:
+def test_commit_show_of_unknown_commit_prints_one_error() -> None:
     outcome = run("commit", "show", "nothing", "--uri", "g.omni")
     assert (outcome.code, outcome.stdout, outcome.stderr) == (1, "", "error: commit 'nothing' not found\n")
 
 
-def test_a_name_that_would_move_a_terminal_is_escaped() -> None:
+def test_commit_show_escapes_control_characters() -> None:
     id_ = add_people("g.omni", "Ann", actor="eve\x1b[2J\nbob")
     assert listed()[0].endswith(r" actor=eve\x1b[2J\nbob")
     assert r"actor_id: eve\x1b[2J\nbob" in run("commit", "show", id_, "--uri", "g.omni").stdout
 
 
 class TestWhatRecoveryDid:
-    def test_a_published_commit_keeps_its_actor_and_says_who_published_it(self) -> None:
+    def test_recovered_commit_shows_its_actor_and_the_recovery(self) -> None:
         add_people("g.omni", "Ann", actor="ann")
         abandon_load("g.omni", "Bob", complete=True, actor="bob")
         heal("g.omni")
@@ -154,7 +154,7 @@ class TestWhatRecoveryDid:
             "\nrecovered_by: omnigraph:recovery\n"
         )
 
-    def test_a_discarded_write_is_named_with_its_actor_and_the_reason(self) -> None:
+    def test_discarded_write_shows_actor_and_reason(self) -> None:
         operation = abandon_load("g.omni", "Bob", complete=False, actor="bob")
         heal("g.omni")
         (line,) = listed(*RECOVERY)
@@ -176,7 +176,7 @@ class TestWhatRecoveryDid:
             "reason": "it was interrupted before it was complete",
         }
 
-    def test_what_was_done_on_other_branches_is_found_too(self) -> None:
+    def test_recoveries_of_other_and_deleted_branches_are_listed(self) -> None:
         for branch in ("dev", "gone"):
             run("branch", "create", branch, "--uri", "g.omni")
         forward = abandon_load("g.omni", "Bob", complete=True, branch="dev", actor="bob")
@@ -195,7 +195,7 @@ class TestWhatRecoveryDid:
         assert published.endswith("recovered_by=omnigraph:recovery")
         assert forward not in published
 
-    def test_nobody_else_is_bothered_with_it(self) -> None:
+    def test_commit_list_without_recovery_filter_omits_recoveries(self) -> None:
         abandon_load("g.omni", "Bob", complete=False, actor="ann")
         heal("g.omni")
         assert "recoveries" not in document()

@@ -20,31 +20,31 @@ from tests.cli.running import PEOPLE, run, write
 pytestmark = pytest.mark.usefixtures("folder")
 
 
-def test_a_graph_is_made_and_named() -> None:
+def test_init_creates_the_graph_and_names_it() -> None:
     outcome = run("init", "--schema", "people.pg", "./g.omni")
     assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "initialized ./g.omni\n", "")
     assert run("branch", "list", "--uri", "./g.omni").stdout == "main\n"
 
 
-def test_the_first_commit_has_no_parent_and_names_its_actor() -> None:
+def test_init_first_commit_has_no_parent_and_the_actor() -> None:
     run("init", "--schema", "people.pg", "g.omni", "--as", "ann")
     (commit,) = json.loads(run("commit", "list", "g.omni", "--json").stdout)["commits"]
     assert (commit["parent_commit_id"], commit["graph_manifest_version"]) == (None, 1)
     assert commit["actor_id"] == "ann"
 
 
-def test_a_schema_can_come_from_stdin() -> None:
+def test_init_reads_the_schema_from_stdin() -> None:
     assert run("init", "--schema", "-", "g.omni", stdin=PEOPLE).stdout == "initialized g.omni\n"
 
 
-def test_durability_can_be_left_to_the_system() -> None:
+def test_init_durability_os_is_accepted() -> None:
     outcome = run("init", "--schema", "people.pg", "g.omni", "--durability", "os")
     assert (outcome.code, outcome.stdout) == (0, "initialized g.omni\n")
     assert run("init", "--schema", "people.pg", "h.omni", "--durability", "maybe").code == 2
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
-def test_a_graph_is_never_replaced(force: list[str]) -> None:
+def test_init_of_existing_graph_is_refused(force: list[str]) -> None:
     run("init", "--schema", "people.pg", "g.omni")
     kept = add_people("g.omni", "Ann")
     outcome = run("init", "--schema", "people.pg", "g.omni", *force)
@@ -54,7 +54,7 @@ def test_a_graph_is_never_replaced(force: list[str]) -> None:
     assert run("commit", "list", "g.omni").stdout.startswith(kept)
 
 
-def test_a_wrong_schema_makes_nothing(folder: Path) -> None:
+def test_init_with_invalid_schema_creates_nothing(folder: Path) -> None:
     write(folder / "bad.pg", "node A { a: Strin }")
     outcome = run("init", "--schema", "bad.pg", "g.omni")
     assert (outcome.code, outcome.stdout) == (1, "")
@@ -62,7 +62,7 @@ def test_a_wrong_schema_makes_nothing(folder: Path) -> None:
     assert not (folder / "g.omni").exists()
 
 
-def test_what_an_interrupted_one_left_is_completed(folder: Path) -> None:
+def test_init_after_interruption_completes_the_graph(folder: Path) -> None:
     run("init", "--schema", "people.pg", "g.omni")
     # Without its manifest a root is what an initialiser leaves that dies early.
     shutil.rmtree(folder / "g.omni" / "__manifest")
@@ -71,17 +71,17 @@ def test_what_an_interrupted_one_left_is_completed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("args", [["--schema", "people.pg"], ["g.omni"]])
-def test_both_the_place_and_the_schema_are_needed(args: list[str]) -> None:
+def test_init_without_address_or_schema_is_a_usage_error(args: list[str]) -> None:
     assert run("init", *args).code == 2
 
 
-def test_the_place_is_not_given_as_the_address_of_a_graph() -> None:
+def test_init_with_global_address_is_refused() -> None:
     outcome = run("init", "--schema", "people.pg", "g.omni", "--store", "h.omni")
     assert outcome.code == 1
     assert outcome.stderr.startswith("error: `init` takes the URI of the new graph as an argument")
 
 
-def test_a_place_inside_a_cluster_is_left_to_the_cluster(folder: Path) -> None:
+def test_init_inside_a_cluster_is_refused(folder: Path) -> None:
     write(folder / "c" / "__cluster" / "state.json", "{}")
     outcome = run("init", "--schema", "people.pg", "c/graphs/g.omni")
     assert (outcome.code, outcome.stdout) == (1, "")
@@ -94,7 +94,7 @@ def test_a_place_inside_a_cluster_is_left_to_the_cluster(folder: Path) -> None:
     ("place", "reason"),
     [("/proc/x.omni", "no such folder"), ("people.pg/x.omni", "not a folder")],
 )
-def test_a_place_that_cannot_be_made_is_refused_by_its_name(place: str, reason: str) -> None:
+def test_init_at_impossible_path_names_it(place: str, reason: str) -> None:
     outcome = run("init", "--schema", "people.pg", place)
     assert (outcome.code, outcome.stdout, outcome.stderr) == (
         1,
@@ -111,7 +111,7 @@ def test_a_place_that_cannot_be_made_is_refused_by_its_name(place: str, reason: 
         (errno.ENOSPC, "no space left"),
     ],
 )
-def test_what_a_system_refuses_is_said_of_the_place(number: int, reason: str) -> None:
+def test_storage_error_of_the_system_names_address_and_reason(number: int, reason: str) -> None:
     # Whoever runs the tests may be root, whom no permission stops.
     said = OSError(f"LanceError(IO): {os.strerror(number)} (os error {number}), /rust/io.rs:1:2")
     with (
@@ -126,5 +126,5 @@ def test_what_a_system_refuses_is_said_of_the_place(number: int, reason: str) ->
         raise storage_error_from_lance(said, "write x")
 
 
-def test_a_folder_called_graphs_alone_is_no_cluster() -> None:
+def test_init_in_folder_named_graphs_is_accepted() -> None:
     assert run("init", "--schema", "people.pg", "c/graphs/g.omni").code == 0

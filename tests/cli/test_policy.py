@@ -32,7 +32,7 @@ def _with_a_bundle(folder: Path) -> None:
 
 
 class TestValidate:
-    def test_a_good_bundle_is_told_with_its_name_and_its_actors(self) -> None:
+    def test_validate_prints_name_and_actors(self) -> None:
         outcome = run("policy", "validate", "--file", "base.json")
         assert (outcome.code, outcome.stdout, outcome.stderr) == (
             0,
@@ -40,20 +40,20 @@ class TestValidate:
             "",
         )
 
-    def test_what_is_wrong_is_one_sentence_with_the_file(self, folder: Path) -> None:
+    def test_validate_of_invalid_bundle_names_the_file(self, folder: Path) -> None:
         write(folder / "bad.yaml", "version: 1\ngroups: { g: [] }\n")
         outcome = run("policy", "validate", "--file", "bad.yaml")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr == "error: bad.yaml: policy group 'g' must not be empty\n"
 
     @pytest.mark.parametrize("text", ["rules: [", "version: 1\nversion: 1\n", ""])
-    def test_what_cannot_be_a_bundle_is_refused(self, folder: Path, text: str) -> None:
+    def test_validate_of_file_that_is_no_bundle_is_refused(self, folder: Path, text: str) -> None:
         write(folder / "bad.yaml", text)
         outcome = run("policy", "validate", "--file", "bad.yaml")
         assert outcome.code == 1
         assert outcome.stderr.startswith("error: bad.yaml")
 
-    def test_a_bundle_is_about_graphs_or_about_the_server(self) -> None:
+    def test_validate_with_wrong_scope_is_refused(self) -> None:
         assert run("policy", "validate", "--file", "server.yaml", "--cluster-scope").code == 0
         for args in (["server.yaml"], ["base.json", "--cluster-scope"]):
             outcome = run("policy", "validate", "--file", *args)
@@ -61,25 +61,25 @@ class TestValidate:
             assert "the bundle is bound to" in outcome.stderr
 
     @pytest.mark.parametrize("key", ["branch_scope: any", "actions: [change]"])
-    def test_a_rule_that_says_the_same_thing_twice_is_refused(self, folder: Path, key: str) -> None:
+    def test_validate_of_rule_with_duplicate_key_is_refused(self, folder: Path, key: str) -> None:
         allow = "{ actors: { group: g }, actions: [read], branch_scope: unprotected, " + key + " }"
         write(folder / "bad.yaml", f"version: 1\ngroups: {{ g: [a] }}\nrules:\n- id: r\n  allow: {allow}\n")
         outcome = run("policy", "validate", "--file", "bad.yaml")
         assert outcome.code == 1
         assert outcome.stderr.startswith("error: bad.yaml: line 5: rules.0.allow.")
 
-    def test_a_file_that_is_not_there_is_an_error(self) -> None:
+    def test_validate_of_missing_file_is_refused(self) -> None:
         outcome = run("policy", "validate", "--file", "missing.yaml")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert "missing.yaml" in outcome.stderr
 
 
 class TestTests:
-    def test_cases_that_are_decided_as_expected_are_counted(self) -> None:
+    def test_policy_test_counts_passed_cases(self) -> None:
         outcome = run("policy", "test", "--file", "base.json", "--tests", "cases.yaml")
         assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "policy tests passed: 2 cases\n", "")
 
-    def test_every_case_that_is_decided_otherwise_has_a_line_and_it_fails(self, folder: Path) -> None:
+    def test_policy_test_lists_failed_cases_and_fails(self, folder: Path) -> None:
         turned = (
             CASES.replace("expect: deny", "expect: x").replace("allow }", "deny }").replace("x }", "allow }")
         )
@@ -92,19 +92,19 @@ class TestTests:
             "ann-merge: expected Deny but got allow\n"
         )
 
-    def test_cases_of_another_shape_are_refused_with_the_file(self, folder: Path) -> None:
+    def test_policy_test_with_invalid_cases_names_the_file(self, folder: Path) -> None:
         write(folder / "cases.yaml", "version: 2\n")
         outcome = run("policy", "test", "--file", "base.json", "--tests", "cases.yaml")
         assert (outcome.code, outcome.stderr) == (1, "error: cases.yaml: policy test version must be 1\n")
 
-    def test_a_bundle_about_the_server_can_be_tested_too(self, folder: Path) -> None:
+    def test_policy_test_of_server_bundle(self, folder: Path) -> None:
         case = "{ id: ann, actor: act-ann, action: graph_list, expect: allow }"
         write(folder / "cases.yaml", f"version: 1\ncases:\n  - {case}\n")
         assert run("policy", "test", "--file", "server.yaml", "--tests", "cases.yaml").code == 0
 
 
 class TestExplain:
-    def test_a_decision_is_told_line_by_line(self) -> None:
+    def test_explain_prints_the_decision_line_by_line(self) -> None:
         asked = (
             "--actor",
             "act-ann",
@@ -127,7 +127,7 @@ class TestExplain:
             "message: policy allowed action 'branch_merge' for actor 'act-ann'\n"
         )
 
-    def test_a_denial_is_an_answer_and_not_a_failure(self) -> None:
+    def test_explain_of_denial_succeeds(self) -> None:
         asked = ("--actor", "act-eve", "--action", "read")
         outcome = run("policy", "explain", "--file", "base.json", *asked)
         assert (outcome.code, outcome.stdout.splitlines()) == (
@@ -143,12 +143,12 @@ class TestExplain:
             ],
         )
 
-    def test_a_branch_is_judged_and_told_as_it_is_stored(self) -> None:
+    def test_explain_normalizes_the_branch_name(self) -> None:
         asked = ("--actor", "act-bob", "--action", "change", "--branch", " main ")
         lines = run("policy", "explain", "--file", "base.json", *asked).stdout.splitlines()
         assert (lines[0], lines[3]) == ("decision: deny", "branch: main")
 
-    def test_an_action_that_there_is_not_is_refused(self) -> None:
+    def test_explain_of_unknown_action_is_refused(self) -> None:
         outcome = run("policy", "explain", "--file", "base.json", "--actor", "act-ann", "--action", "reed")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr.startswith("error: unknown policy action 'reed'; did you mean `read`?\n")
@@ -159,7 +159,7 @@ class TestOfAConfiguration:
     def _with_bundles(self, folder: Path) -> None:
         write(folder / "site.yaml", "graphs: {k: {uri: k.omni, policy: base.json}}\npolicy: server.yaml\n")
 
-    def test_the_bundle_of_the_server_is_chosen_by_its_scope(self, folder: Path) -> None:
+    def test_cluster_scope_selects_the_bundle_of_the_server(self, folder: Path) -> None:
         chosen = ("--cluster", "site.yaml")
         outcome = run("policy", "validate", "--cluster-scope", *chosen)
         assert (outcome.code, outcome.stdout) == (0, "policy valid: bundle 'cluster' [1 actors]\n")
@@ -172,12 +172,12 @@ class TestOfAConfiguration:
         assert run("policy", "test", "--cluster-scope", *tests, "--file", "server.yaml").code == 0
         assert run("policy", "test", "--cluster-scope", *tests, "--file", "base.json").code == 1
 
-    def test_a_graph_and_the_server_are_not_chosen_together(self) -> None:
+    def test_graph_and_cluster_scope_together_are_refused(self) -> None:
         outcome = run("policy", "validate", "--cluster-scope", "--cluster", "site.yaml", "--graph", "k")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr == ("error: --cluster-scope and --graph exclude each other\n")
 
-    def test_of_several_bundles_both_ways_to_choose_are_named(self) -> None:
+    def test_configuration_with_several_bundles_names_both_options(self) -> None:
         outcome = run("policy", "validate", "--cluster", "site.yaml")
         assert (outcome.code, outcome.stderr) == (
             1,
@@ -187,7 +187,7 @@ class TestOfAConfiguration:
             ),
         )
 
-    def test_a_configuration_without_a_bundle_for_the_server_says_so(self, folder: Path) -> None:
+    def test_cluster_scope_without_server_bundle_is_refused(self, folder: Path) -> None:
         write(folder / "site.yaml", "graphs: {k: {uri: k.omni, policy: base.json}}\n")
         outcome = run("policy", "validate", "--cluster-scope", "--cluster", "site.yaml")
         assert (outcome.code, outcome.stderr) == (
@@ -196,7 +196,9 @@ class TestOfAConfiguration:
         )
 
     @pytest.mark.parametrize("chosen", [["--graph", "k"], []])
-    def test_what_is_wrong_with_the_bundle_of_a_graph_is_told(self, folder: Path, chosen: list[str]) -> None:
+    def test_validate_of_invalid_bundle_of_a_graph_names_its_file(
+        self, folder: Path, chosen: list[str]
+    ) -> None:
         write(folder / "bad.yaml", "version: 2\n")
         write(folder / "site.yaml", "graphs: {k: {uri: k.omni, policy: bad.yaml}}\n")
         outcome = run("policy", "validate", "--cluster", "site.yaml", *chosen)
@@ -204,7 +206,7 @@ class TestOfAConfiguration:
 
 
 @pytest.mark.parametrize("option", ["--store", "--server", "--cluster", "--profile", "--as", "--graph"])
-def test_what_names_a_graph_does_not_apply(option: str) -> None:
+def test_graph_options_are_refused(option: str) -> None:
     outcome = run("policy", "validate", "--file", "base.json", option, "x")
     assert (outcome.code, outcome.stdout) == (1, "")
     expected = f"error: `policy validate` reads the bundle in --file; {option} does not apply.\n"
@@ -214,5 +216,5 @@ def test_what_names_a_graph_does_not_apply(option: str) -> None:
 @pytest.mark.parametrize(
     "args", [["validate"], ["test", "--file", "base.json"], ["explain", "--file", "base.json"]]
 )
-def test_a_missing_option_is_a_usage_error(args: list[str]) -> None:
+def test_missing_option_is_a_usage_error(args: list[str]) -> None:
     assert run("policy", *args).code == 2

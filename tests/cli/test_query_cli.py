@@ -29,7 +29,7 @@ def settle(text: str) -> None:
     write(Path("home/config.yaml"), text)
 
 
-def test_a_place_behind_a_query_is_told_from_a_name() -> None:
+def test_query_with_address_in_place_of_name_prints_a_hint() -> None:
     outcome = run("query", "-e", ALL, "./g.omni")
     assert outcome.code == 1
     assert outcome.stderr == (
@@ -39,7 +39,7 @@ def test_a_place_behind_a_query_is_told_from_a_name() -> None:
     )
 
 
-def test_a_number_without_end_is_refused_in_terms_of_the_parameters() -> None:
+def test_query_with_too_long_number_in_parameters_is_refused() -> None:
     outcome = run("query", "-e", ONE, "--params", f'{{"n": {"1" * 5000}}}', *STORE)
     assert (outcome.code, outcome.stderr) == (
         1,
@@ -49,19 +49,19 @@ def test_a_number_without_end_is_refused_in_terms_of_the_parameters() -> None:
 
 class TestFormats:
     @pytest.mark.parametrize("format_", ["table", "kv", "csv", "json"])
-    def test_rows_that_nobody_gets_are_no_success(self, format_: str) -> None:
+    def test_query_with_closed_stdout_fails(self, format_: str) -> None:
         found = run_without("stdout", "query", "-e", ALL, *STORE, "--format", format_)
         assert found == (1, "error: cannot write the output: stdout is closed\n")
 
-    def test_rows_are_a_table_by_default(self) -> None:
+    def test_query_prints_a_table_by_default(self) -> None:
         outcome = run("query", "-e", ALL, *STORE)
         assert (outcome.code, outcome.stderr) == (0, "")
         assert outcome.stdout == "2 rows from branch main via all\np.name\n------\nAnn   \nBob   \n"
 
-    def test_csv_is_exactly_that(self) -> None:
+    def test_query_format_csv_prints_csv(self) -> None:
         assert run("query", "-e", ALL, *STORE, "--format", "csv").stdout == "p.name\nAnn\nBob\n"
 
-    def test_json_wins_over_a_format_and_names_the_commit(self, commit: str) -> None:
+    def test_query_json_overrides_format_and_names_the_commit(self, commit: str) -> None:
         outcome = run("query", "-e", ALL, *STORE, "--format", "csv", "--json")
         assert json.loads(outcome.stdout) == {
             "query_name": "all",
@@ -72,7 +72,7 @@ class TestFormats:
             "graph_commit_id": commit,
         }
 
-    def test_arrow_goes_to_a_file_or_a_pipe(self) -> None:
+    def test_query_format_arrow_writes_to_file_or_pipe(self) -> None:
         assert run("query", "-e", ALL, *STORE, "--format", "arrow", "--out", "all.arrow").stdout == ""
         in_file = pa.ipc.open_file("all.arrow").read_all()
         piped = run_process("query", "-e", ALL, *STORE, "--format", "arrow")
@@ -80,7 +80,7 @@ class TestFormats:
         assert pa.ipc.open_file(pa.py_buffer(piped.stdout)).read_all() == in_file
         assert in_file.to_pylist() == [{"p.name": "Ann"}, {"p.name": "Bob"}]
 
-    def test_arrow_is_kept_from_a_terminal(self) -> None:
+    def test_query_format_arrow_to_terminal_is_refused(self) -> None:
         command = f"{COMMAND} query -e '{ALL}' --store g.omni --format arrow --quiet"
         shown = subprocess.run(
             ["script", "-qec", command, "/dev/null"], capture_output=True, timeout=HANG, check=False
@@ -88,24 +88,24 @@ class TestFormats:
         assert shown.returncode == 1
         assert b"cannot be printed on a terminal" in shown.stdout
 
-    def test_any_format_can_go_to_a_file_which_is_there_whole_or_not_at_all(self) -> None:
+    def test_query_out_writes_the_file_completely_or_not_at_all(self) -> None:
         assert run("query", "-e", ALL, *STORE, "--format", "csv", "--out", "all.csv").stdout == ""
         assert Path("all.csv").read_text() == "p.name\nAnn\nBob\n"
         lost = run("query", "-e", ALL, *STORE, "--out", "nowhere/all.csv")
         assert (lost.code, lost.stderr) == (1, "error: no such folder: nowhere\n")
 
-    def test_data_is_utf_8_whatever_the_terminal_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_query_data_formats_are_utf8_on_any_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         add_people("g.omni", "Zoë")
         monkeypatch.setenv("PYTHONIOENCODING", "ascii")
         found = run_process("query", "-e", ALL, *STORE, "--format", "csv")
         assert found.stdout.decode() == "p.name\nAnn\nBob\nZoë\n"
 
-    def test_a_format_there_is_not_is_a_usage_error(self) -> None:
+    def test_query_with_unknown_format_is_a_usage_error(self) -> None:
         assert run("query", "-e", ALL, *STORE, "--format", "xml").code == 2
 
 
 class TestStates:
-    def test_a_branch_or_a_commit_is_read(self, commit: str) -> None:
+    def test_query_on_branch_or_snapshot_reads_that_state(self, commit: str) -> None:
         run("branch", "create", "more", "--uri", "g.omni")
         add_people("g.omni", "Cid", branch="more")
         on_branch = run("query", "-e", ALL, *STORE, "--branch", "more").stdout
@@ -117,11 +117,11 @@ class TestStates:
         assert target == {"branch": None, "snapshot": commit}
 
     @pytest.mark.parametrize("command", ["query", "explain"])
-    def test_there_is_one_state(self, command: str) -> None:
+    def test_query_with_branch_and_snapshot_is_a_usage_error(self, command: str) -> None:
         assert run(command, "-e", ALL, *STORE, "--branch", "main", "--snapshot", "x").code == 2
 
     @pytest.mark.parametrize("command", ["query", "explain"])
-    def test_a_state_there_is_not_is_named(self, command: str) -> None:
+    def test_query_of_unknown_state_names_it(self, command: str) -> None:
         commit = run(command, "-e", ALL, *STORE, "--snapshot", "nothing")
         assert (commit.code, commit.stderr) == (1, "error: commit 'nothing' not found\n")
         branch = run(command, "-e", ALL, *STORE, "--branch", "mian")
@@ -129,7 +129,7 @@ class TestStates:
 
 
 class TestRequests:
-    def test_a_query_is_chosen_by_name_with_its_values(self) -> None:
+    def test_query_selects_by_name_with_parameters(self) -> None:
         write(Path("q.gq"), f"{ALL}\n{ONE}\n")
         write(Path("p.json"), '{"n": "Ann"}')
         for values in (["--params", '{"n": "Ann"}'], ["--params-file", "p.json"]):
@@ -155,7 +155,9 @@ class TestRequests:
             (("--query", "none.gq"), "error: no such file: none.gq"),
         ],
     )
-    def test_what_cannot_run_is_refused_with_a_reason(self, arguments: tuple[str, ...], message: str) -> None:
+    def test_query_that_cannot_run_is_refused_with_the_reason(
+        self, arguments: tuple[str, ...], message: str
+    ) -> None:
         outcome = run("query", *arguments, *STORE)
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr.startswith(message)
@@ -170,31 +172,33 @@ class TestRequests:
             ("--query", "-", "--params-file", "-"),
         ],
     )
-    def test_there_is_one_of_each(self, command: str, arguments: tuple[str, ...]) -> None:
+    def test_query_with_two_sources_or_parameters_is_a_usage_error(
+        self, command: str, arguments: tuple[str, ...]
+    ) -> None:
         assert run(command, *arguments, *STORE).code == 2
 
-    def test_no_graph_is_addressed_by_a_second_word(self) -> None:
+    def test_query_with_second_positional_argument_is_a_usage_error(self) -> None:
         assert run("query", "all", "g.omni", "-e", ALL).code == 2
 
     @pytest.mark.parametrize(
         ("old", "new", "source"),
         [("read", "query", ALL), ("change", "mutate", "query m() { delete Person }")],
     )
-    def test_an_old_name_still_works_with_a_warning(self, old: str, new: str, source: str) -> None:
+    def test_query_under_its_old_name_prints_a_warning(self, old: str, new: str, source: str) -> None:
         source = source.replace("delete Person", 'delete Person where name = "Zed"')
         outcome = run(old, "-e", source, *STORE)
         assert outcome.code == 0
         assert outcome.stdout == run(new, "-e", source, *STORE).stdout
         assert outcome.stderr == f"warning: `omnigraph {old}` is now `omnigraph {new}`\n"
 
-    def test_reading_writes_nothing(self, folder: Path) -> None:
+    def test_query_writes_nothing(self, folder: Path) -> None:
         before = {path: path.stat().st_mtime_ns for path in (folder / "g.omni").rglob("*")}
         assert run("query", "-e", ALL, *STORE).code == 0
         assert run("explain", "-e", ALL, *STORE).code == 0
         assert {path: path.stat().st_mtime_ns for path in (folder / "g.omni").rglob("*")} == before
 
 
-def test_a_plan_is_shown_without_rows(commit: str) -> None:
+def test_explain_prints_the_plan_without_rows(commit: str) -> None:
     outcome = run("explain", "-e", ONE, "--params", '{"n": "Ann"}', *STORE)
     assert (outcome.code, outcome.stderr) == (0, "")
     assert outcome.stdout.startswith(f"read one at commit {commit}\n")
@@ -204,19 +208,19 @@ def test_a_plan_is_shown_without_rows(commit: str) -> None:
 
 
 class TestSettings:
-    def test_the_usual_format_is_what_the_operator_settled(self) -> None:
+    def test_config_output_sets_the_default_format(self) -> None:
         settle("defaults: { output: csv }")
         assert run("query", "-e", ALL, *STORE).stdout == "p.name\nAnn\nBob\n"
         assert run("query", "-e", ALL, *STORE, "--format", "kv").stdout.startswith("2 rows from")
 
-    def test_tables_are_as_wide_as_settled(self) -> None:
+    def test_config_sets_the_width_of_tables(self) -> None:
         add_people("g.omni", "Maximilian")
         settle("defaults: { table_max_column_width: 6 }")
         assert "\nMaxim…\n" in run("query", "-e", ALL, *STORE).stdout
         settle("defaults: { table_max_column_width: 6, table_cell_layout: wrap }")
         assert "\nMaximi\nlian  \n" in run("query", "-e", ALL, *STORE).stdout
 
-    def test_the_graph_and_the_actor_can_be_settled(self) -> None:
+    def test_config_sets_the_default_store_and_actor(self) -> None:
         settle("defaults: { store: g.omni }\noperator: { actor: ana }")
         assert run("query", "-e", ALL).stdout.startswith("2 rows from branch main")
         assert run("query", "-e", ALL, "--store", "nowhere.omni").code == 1
@@ -225,18 +229,18 @@ class TestSettings:
         newest = [line.rpartition(" ")[2] for line in run("commit", "list").stdout.splitlines()[:2]]
         assert newest == ["actor=bo", "actor=ana"]
 
-    def test_a_server_that_was_settled_is_not_passed_over(self) -> None:
+    def test_config_with_unknown_default_server_is_refused(self) -> None:
         settle("defaults: { server: prod }")
         outcome = run("query", "-e", ALL)
         assert outcome.code == 1
         assert outcome.stderr.startswith("error: no server named 'prod'\n")
         assert run("query", "-e", ALL, *STORE).code == 0
 
-    def test_an_empty_file_settles_nothing(self) -> None:
+    def test_config_that_is_empty_sets_nothing(self) -> None:
         settle("")
         assert run("query", "-e", ALL, *STORE).stdout.startswith("2 rows")
 
-    def test_unknown_keys_are_warned_of(self) -> None:
+    def test_config_with_unknown_key_prints_a_warning(self) -> None:
         settle("aliases: {}\ncolour: red\ndefaults: { ouput: csv }")
         outcome = run("query", "-e", ALL, *STORE)
         assert (outcome.code, outcome.stdout[:6]) == (0, "2 rows")
@@ -258,7 +262,7 @@ class TestSettings:
             ("defaults: { store: a, default_graph: b }", "defaults.store and defaults.default_graph exclude"),
         ],
     )
-    def test_what_cannot_be_meant_is_refused(self, text: str, message: str) -> None:
+    def test_config_with_invalid_value_is_refused(self, text: str, message: str) -> None:
         settle(text)
         outcome = run("query", "-e", ALL, *STORE)
         assert (outcome.code, outcome.stdout) == (1, "")

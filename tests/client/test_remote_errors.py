@@ -106,12 +106,12 @@ class TestErrors:
             lambda g: g.acting_as(5),
         ],
     )
-    def test_an_error_is_the_same_one(
+    def test_error_equals_that_of_a_local_graph(
         self, remote_team: RemoteGraph, team: Served, call: Callable[[Graph], Any]
     ) -> None:
         assert told(failure(call, remote_team)) == told(failure(call, team.local))
 
-    def test_a_mistake_in_a_query_is_shown_where_it_is(self, remote_team: RemoteGraph) -> None:
+    def test_query_error_shows_line_and_column(self, remote_team: RemoteGraph) -> None:
         with pytest.raises(LanguageError) as caught:
             remote_team.query("query x() {\n  match { $p: Persn }\n  return { $p.name } }")
         assert caught.value.diagnostics[0].line == 2
@@ -127,7 +127,7 @@ class TestErrors:
             ("eve", lambda g: g.query(ALL, at="nothing")),
         ],
     )
-    def test_what_the_policy_denies_is_denied(
+    def test_call_denied_by_policy_raises_permission_denied(
         self, team: Served, actor: str, call: Callable[[Graph], Any]
     ) -> None:
         with team.connect(actor) as remote:
@@ -135,9 +135,7 @@ class TestErrors:
         assert isinstance(found, PermissionDenied)
         assert told(found) == told(failure(call, team.local.acting_as(actor)))
 
-    def test_a_name_that_may_be_of_a_commit_is_denied_without_telling_whether_it_is_there(
-        self, team: Served
-    ) -> None:
+    def test_unknown_commit_is_denied_like_an_unreadable_one(self, team: Served) -> None:
         with team.connect("eve") as remote:
             found = [
                 failure(lambda g: g.diff("main", "main"), remote),
@@ -147,6 +145,8 @@ class TestErrors:
         assert told(found[0]) == told(found[1])
 
     @pytest.mark.parametrize("text", ["", "{}", "query x() {}" * 200_000])
-    def test_requests_that_no_route_takes_are_refused(self, remote_team: RemoteGraph, text: str) -> None:
+    def test_query_that_is_empty_invalid_or_too_large_is_refused(
+        self, remote_team: RemoteGraph, text: str
+    ) -> None:
         with pytest.raises((InvalidInput, ResourceLimit)):
             remote_team.query(text)

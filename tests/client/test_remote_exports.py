@@ -56,9 +56,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("options", [{}, {"branch": "more"}, {"types": ["City"]}, {"types": []}])
-def test_a_stream_and_a_file_get_the_same_bytes(
-    twins: Twins, tmp_path: Path, options: dict[str, Any]
-) -> None:
+def test_export_to_stream_and_file_are_equal(twins: Twins, tmp_path: Path, options: dict[str, Any]) -> None:
     ours, theirs = io.StringIO(), io.StringIO()
     count = twins.local.export(ours, **options)
     assert twins.remote.export(theirs, **options) == count
@@ -67,7 +65,7 @@ def test_a_stream_and_a_file_get_the_same_bytes(
     assert (tmp_path / "all.ndjson").read_text() == ours.getvalue()
 
 
-def test_a_name_that_ends_in_gz_gets_packed_records(twins: Twins, tmp_path: Path) -> None:
+def test_export_to_gz_name_is_compressed(twins: Twins, tmp_path: Path) -> None:
     plain = io.StringIO()
     twins.local.export(plain)
     names = ("here.ndjson.gz", "there.ndjson.GZ")
@@ -84,7 +82,7 @@ def test_a_name_that_ends_in_gz_gets_packed_records(twins: Twins, tmp_path: Path
         twins.local.export(tmp_path / "all.parquet.gz", format="parquet")
 
 
-def test_a_state_of_the_past_is_exported(twins: Twins, tmp_path: Path) -> None:
+def test_export_at_commit_writes_that_state(twins: Twins, tmp_path: Path) -> None:
     first = twins.remote.commits()[0]
     for at in (first.id, first.created_at, twins.remote.snapshot(at=first.id)):
         assert twins.remote.export(tmp_path / "all.ndjson", branch="more", at=at) == 4
@@ -92,7 +90,7 @@ def test_a_state_of_the_past_is_exported(twins: Twins, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["ndjson", "parquet"])
-def test_a_folder_gets_the_same_files(twins: Twins, tmp_path: Path, form: Any) -> None:
+def test_export_folder_equals_that_of_a_local_graph(twins: Twins, tmp_path: Path, form: Any) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     count = twins.local.export(f"{ours}/", format=form)
     assert twins.remote.export(f"{theirs}/", format=form) == count == 4
@@ -105,7 +103,7 @@ def test_a_folder_gets_the_same_files(twins: Twins, tmp_path: Path, form: Any) -
         assert copy.load(source).total == 4
 
 
-def test_a_store_is_a_target_too(twins: Twins) -> None:
+def test_export_to_object_store(twins: Twins) -> None:
     name = uuid4().hex
     twins.remote.export(f"memory://{name}/all.ndjson")
     twins.remote.export(f"memory://{name}/files/")
@@ -114,7 +112,7 @@ def test_a_store_is_a_target_too(twins: Twins) -> None:
     assert {"all.ndjson", "files/_SUCCESS", "files/node-City-00000.ndjson"} <= found
 
 
-def test_buckets_are_targets_and_sources_with_the_options_to_reach_them(twins: Twins, s3: Bucket) -> None:
+def test_export_and_load_with_s3_options(twins: Twins, s3: Bucket) -> None:
     url, _, id_ = twins.remote.uri.rpartition("/graphs/")
     with og.connect(url, id_, token=TOKENS["ann"], storage_options=s3.options) as graph:
         for target, form in (("all.ndjson", "ndjson"), ("files/", "ndjson"), ("tables/", "parquet")):
@@ -128,9 +126,7 @@ def test_buckets_are_targets_and_sources_with_the_options_to_reach_them(twins: T
             assert again.load(source, "merge", dry_run=True).total == count
 
 
-def test_a_folder_that_holds_something_is_refused_and_only_exports_are_overwritten(
-    twins: Twins, tmp_path: Path
-) -> None:
+def test_export_to_folder_with_other_files_is_refused(twins: Twins, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "mine.txt").write_text("mine")
@@ -159,7 +155,7 @@ def test_a_folder_that_holds_something_is_refused_and_only_exports_are_overwritt
         ("folder/", {"branch": "nowhere"}),
     ],
 )
-def test_what_is_wrong_is_said_in_the_same_words_and_nothing_is_written(
+def test_export_with_invalid_options_raises_the_error_of_a_local_graph(
     twins: Twins, tmp_path: Path, target: str, options: dict[str, Any]
 ) -> None:
     ours = refusal_of(lambda: twins.local.export(f"{tmp_path}/{target}", **options))
@@ -168,13 +164,13 @@ def test_what_is_wrong_is_said_in_the_same_words_and_nothing_is_written(
     assert files_of(tmp_path) == {}
 
 
-def test_spark_is_refused_with_a_way_out(twins: Twins, tmp_path: Path) -> None:
+def test_export_on_spark_is_refused_with_a_hint(twins: Twins, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="Spark") as caught:
         twins.remote.export(f"{tmp_path}/folder/", engine="spark")
     assert "storage" in str(caught.value.hint)
 
 
-def test_progress_tells_what_has_come(twins: Twins, tmp_path: Path) -> None:
+def test_export_progress_counts_received_bytes(twins: Twins, tmp_path: Path) -> None:
     seen: list[tuple[str, int]] = []
     twins.remote.export(tmp_path / "all.ndjson", progress=lambda stage, size: seen.append((stage, size)))
     assert sum(size for _, size in seen) == (tmp_path / "all.ndjson").stat().st_size
@@ -243,9 +239,7 @@ REPORT = {"commit": "01J", "format": "ndjson", "rows": {"node:City": 1}}
         b"no archive",
     ],
 )
-def test_an_archive_that_is_no_complete_export_leaves_the_folder_as_it_was(
-    tmp_path: Path, body: bytes
-) -> None:
+def test_export_with_incomplete_archive_keeps_the_folder(tmp_path: Path, body: bytes) -> None:
     folder = tmp_path / "folder"
     with answering(archive(*WHOLE, report=REPORT)) as transport:
         assert fetch_export(transport, f"{folder}/", ExportOptions()) == 1
@@ -255,7 +249,7 @@ def test_an_archive_that_is_no_complete_export_leaves_the_folder_as_it_was(
     assert files_of(tmp_path) == before
 
 
-def test_a_stream_that_breaks_off_leaves_what_was_there(tmp_path: Path) -> None:
+def test_export_with_truncated_stream_keeps_the_previous_file(tmp_path: Path) -> None:
     target = tmp_path / "all.ndjson"
     target.write_text("before")
     for length in (1000, None):
@@ -268,7 +262,7 @@ def test_a_stream_that_breaks_off_leaves_what_was_there(tmp_path: Path) -> None:
     assert files_of(tmp_path) == {"all.ndjson": b"before"}
 
 
-def test_who_may_only_read_exports_nothing(server: Running, tmp_path: Path) -> None:
+def test_export_without_permission_is_denied(server: Running, tmp_path: Path) -> None:
     with og.connect(server.url, "team", token=TOKENS["bob"]) as bob:
         for target in ("all.ndjson", "folder/"):
             with pytest.raises(og.errors.PermissionDenied):

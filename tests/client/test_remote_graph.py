@@ -40,7 +40,7 @@ IMPLEMENTATIONS = (
 
 class TestMembers:
     @pytest.mark.parametrize(("interface", "local", "remote"), IMPLEMENTATIONS)
-    def test_implementations_override_the_abstract_methods_alone(
+    def test_graph_classes_override_only_abstract_methods(
         self, interface: type, local: type, remote: type
     ) -> None:
         abstract = interface.__abstractmethods__  # type: ignore[attr-defined]
@@ -52,7 +52,7 @@ class TestMembers:
                 assert is_own == (name in abstract), (kind, name)
 
     @pytest.mark.parametrize(("interface", "local", "remote"), IMPLEMENTATIONS)
-    def test_implementations_take_the_arguments_of_the_interface(
+    def test_graph_classes_take_the_arguments_of_the_interface(
         self, interface: type, local: type, remote: type
     ) -> None:
         for name in interface.__abstractmethods__:  # type: ignore[attr-defined]
@@ -62,36 +62,40 @@ class TestMembers:
                 for kind in (local, remote):
                     assert list(inspect.signature(getattr(kind, name)).parameters) == expected, (kind, name)
 
-    def test_the_async_twin_connects_with_the_same_arguments(self) -> None:
+    def test_async_connect_takes_the_same_arguments(self) -> None:
         assert inspect.signature(og.aio.connect).parameters == inspect.signature(og.connect).parameters
 
-    def test_attributes_are_the_same_too(self, remote_team: RemoteGraph, team: Served) -> None:
+    def test_remote_graph_has_the_attributes_of_a_local_one(
+        self, remote_team: RemoteGraph, team: Served
+    ) -> None:
         graphs = (remote_team, team.local)
         names = [{name for name in vars(graph) if not name.startswith("_")} for graph in graphs]
         assert names[0] == names[1] == {"branches", "schema"}
 
 
 class TestConnecting:
-    def test_it_is_a_graph_and_knows_who_acts(self, remote_team: RemoteGraph, team: Served) -> None:
+    def test_connect_returns_a_graph_with_actor_and_uri(self, remote_team: RemoteGraph, team: Served) -> None:
         assert isinstance(remote_team, og.Graph)
         assert remote_team.actor == "ann"
         assert remote_team.uri == f"{team.url}/graphs/team"
 
-    def test_a_graph_that_is_not_there_is_told_at_once(self, server: Running) -> None:
+    def test_connect_to_missing_graph_raises_not_found(self, server: Running) -> None:
         with pytest.raises(NotFound, match="graph 'nobody' not found"):
             og.connect(server.url, "nobody", token=TOKENS["ann"])
 
-    def test_a_graph_id_that_can_be_none_is_refused(self, server: Running) -> None:
+    def test_connect_with_invalid_graph_id_is_refused(self, server: Running) -> None:
         with pytest.raises(InvalidInput, match="graph id"):
             og.connect(server.url, "no/body", token=TOKENS["ann"])
 
     @pytest.mark.parametrize("token", [None, "wrong"])
-    def test_a_wrong_token_is_told_at_once_and_not_repeated(self, server: Running, token: str | None) -> None:
+    def test_connect_with_wrong_token_is_denied_without_repeating_it(
+        self, server: Running, token: str | None
+    ) -> None:
         with pytest.raises(PermissionDenied, match="bearer token") as caught:
             og.connect(server.url, "team", token=token)
         assert "wrong" not in str(caught.value)
 
-    def test_the_token_is_shown_nowhere(self, remote_team: RemoteGraph) -> None:
+    def test_repr_does_not_show_the_token(self, remote_team: RemoteGraph) -> None:
         for shown in (
             remote_team,
             remote_team.branches,
@@ -102,20 +106,20 @@ class TestConnecting:
             assert TOKENS["ann"] not in repr(shown)
         assert repr(remote_team) == f"RemoteGraph({remote_team.uri!r})"
 
-    def test_it_pickles_to_its_address(self, remote_team: RemoteGraph) -> None:
+    def test_pickle_of_remote_graph_reconnects(self, remote_team: RemoteGraph) -> None:
         with pickle.loads(pickle.dumps(remote_team)) as again:
             assert isinstance(again, RemoteGraph)
             assert (again.uri, again.actor) == (remote_team.uri, remote_team.actor)
             assert again.branches.list() == ["main"]
 
-    def test_a_closed_one_refuses_calls_and_closing_again_is_harmless(self, team: Served) -> None:
+    def test_call_after_close_is_refused_and_close_is_idempotent(self, team: Served) -> None:
         graph = team.connect()
         graph.close()
         graph.close()
         with pytest.raises(InvalidInput, match="closed"):
             graph.branches.list()
 
-    def test_many_threads_share_one(self, remote_team: RemoteGraph) -> None:
+    def test_remote_graph_is_shared_by_threads(self, remote_team: RemoteGraph) -> None:
         found: list[int] = []
         threads = [
             threading.Thread(target=lambda: found.append(len(remote_team.query(ALL)))) for _ in range(16)
@@ -126,7 +130,7 @@ class TestConnecting:
             thread.join()
         assert found == [2] * 16
 
-    def test_the_token_decides_who_acts(self, remote: RemoteGraph) -> None:
+    def test_actor_of_a_call_must_be_that_of_the_token(self, remote: RemoteGraph) -> None:
         done = remote.mutate(ADD, {"n": "Cid"}, actor="ann").commit
         assert done is not None
         assert done.actor == "ann"
@@ -144,14 +148,14 @@ class TestConnecting:
                 act()
 
     @pytest.mark.parametrize("actor", [None, "ann"])
-    def test_acting_as_the_same_is_a_view_that_closes_nothing(
+    def test_acting_as_the_same_actor_returns_a_view(
         self, remote_team: RemoteGraph, actor: str | None
     ) -> None:
         with remote_team.acting_as(actor) as view:
             assert view.actor == "ann"
         assert remote_team.branches.list() == ["main"]
 
-    def test_the_graphs_of_a_server_are_listed_for_those_who_may(self, server: Running) -> None:
+    def test_list_graphs_requires_permission(self, server: Running) -> None:
         found = list_graphs(server.url, TOKENS["ann"])
         assert ServedGraph("team", server.hosted.graphs["team"].graph.uri) in found
         with pytest.raises(PermissionDenied, match="graph_list"):
@@ -159,7 +163,7 @@ class TestConnecting:
 
 
 class TestReads:
-    def test_rows_are_the_same_wherever_they_are_read(self, remote: RemoteGraph, local: Graph) -> None:
+    def test_query_returns_the_rows_of_a_local_graph(self, remote: RemoteGraph, local: Graph) -> None:
         first = local.commits()[0]
         local.mutate(ADD, {"n": "Zoe", "a": 40})
         local.branches.create("review")
@@ -181,7 +185,7 @@ class TestReads:
             assert remote.indexes(**at) == local.indexes(**at)
         assert [row["name"] for row in remote.query(ALL, branch="review")] == ["Ann", "Bob", "Yan", "Zoe"]
 
-    def test_parameters_of_every_kind_arrive(self, remote: RemoteGraph, local: Graph) -> None:
+    def test_query_sends_parameters_of_every_type(self, remote: RemoteGraph, local: Graph) -> None:
         import numpy as np
 
         local.schema.apply(
@@ -203,9 +207,7 @@ class TestReads:
         assert one == other
         assert one["n"] == 2**60
 
-    def test_a_snapshot_tells_what_it_consists_of_and_names_a_state(
-        self, remote: RemoteGraph, local: Graph
-    ) -> None:
+    def test_snapshot_lists_its_tables_and_names_a_state(self, remote: RemoteGraph, local: Graph) -> None:
         kept = remote.snapshot()
         local.mutate(ADD, {"n": "Zoe"})
         assert kept.commit_id != local.snapshot().commit_id
@@ -221,7 +223,7 @@ class TestReads:
         with pytest.raises(OmnigraphError):
             kept.scan("node:Person")
 
-    def test_work_for_spark_is_refused_with_what_to_do(self, remote_team: RemoteGraph) -> None:
+    def test_spark_call_is_refused_with_a_hint(self, remote_team: RemoteGraph) -> None:
         for ask in (
             lambda: remote_team.query(ALL, engine="spark"),
             lambda: remote_team.query(ALL, spark="local[2]"),
@@ -237,13 +239,13 @@ class TestReads:
 
 
 class TestStoredQueries:
-    def test_they_are_listed(self, remote_team: RemoteGraph) -> None:
+    def test_stored_queries_are_listed(self, remote_team: RemoteGraph) -> None:
         found = {entry.name: entry for entry in remote_team.queries()}
         assert list(found) == ["everybody", "hire", "older"]
         assert (found["everybody"].description, found["hire"].mutation) == ("All people.", True)
         assert found["older"].params[1] == QueryParam("names", "list", True, item_kind="string")
 
-    def test_they_are_run_by_name(self, remote: RemoteGraph, local: Graph) -> None:
+    def test_stored_query_runs_by_name(self, remote: RemoteGraph, local: Graph) -> None:
         first = local.commits()[0].id
         found = remote.invoke("older", {"a": 26})
         assert isinstance(found, og.Result)
@@ -256,7 +258,7 @@ class TestStoredQueries:
             assert isinstance(found, og.Result)
             assert len(found) == count
 
-    def test_mistakes_are_refused(self, remote_team: RemoteGraph, team: Served) -> None:
+    def test_stored_query_with_invalid_call_is_refused(self, remote_team: RemoteGraph, team: Served) -> None:
         with pytest.raises(NotFound, match="stored query not found"):
             remote_team.invoke("nothing/at all")
         with pytest.raises(InvalidInput, match="cannot be conditional"):
@@ -273,7 +275,7 @@ class TestStoredQueries:
             graph.invoke("hire", {"n": "x"})
 
 
-def test_the_async_twin_does_the_same(served: Served) -> None:
+def test_async_remote_graph_returns_the_same(served: Served) -> None:
     async def work() -> None:
         async with og.aio.connect(served.url, served.graph_id, token=TOKENS["ann"]) as graph:
             done = await graph.mutate(ADD, {"n": "Zoe"})

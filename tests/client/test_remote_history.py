@@ -23,7 +23,7 @@ from tests.server.running import ADD
 
 
 class TestHistory:
-    def test_commits_are_the_same(self, remote: RemoteGraph, local: Graph) -> None:
+    def test_commits_equal_those_of_a_local_graph(self, remote: RemoteGraph, local: Graph) -> None:
         for name in ("Cid", "Dan", "Eva"):
             local.mutate(ADD, {"n": name}, message=f"adds {name}")
         assert remote.commits() == local.commits()
@@ -35,7 +35,9 @@ class TestHistory:
         assert remote.commit(head.id).created_at.utcoffset() == timedelta(0)
         assert remote.recoveries() == local.recoveries() == []
 
-    def test_changes_are_the_same_page_by_page(self, remote: RemoteGraph, local: Graph) -> None:
+    def test_changes_equal_those_of_a_local_graph_page_by_page(
+        self, remote: RemoteGraph, local: Graph
+    ) -> None:
         done = local.mutate("query wipe() { delete Person where age > 0 }")
         assert done.commit is not None
         page = remote.changes(done.commit.id, limit=1)
@@ -46,7 +48,7 @@ class TestHistory:
         chosen: Any = {"kinds": ["node"], "types": ["Person"], "ops": ["delete"]}
         assert remote.changes(done.commit.id, **chosen) == local.changes(done.commit.id, **chosen)
 
-    def test_a_feed_is_followed(self, remote: RemoteGraph, local: Graph) -> None:
+    def test_feed_continues_from_its_cursor(self, remote: RemoteGraph, local: Graph) -> None:
         assert remote.feed() == local.feed()
         page = remote.feed(start="beginning", limit=1)
         assert page == local.feed(start="beginning", limit=1)
@@ -58,7 +60,7 @@ class TestHistory:
         assert not one.caught_up
         assert [change.id for block in remote.feed(cursor=one.cursor) for change in block.changes] == ["Dan"]
 
-    def test_a_commit_is_not_found_on_a_branch_that_is_not_there(
+    def test_read_at_commit_on_missing_branch_raises_not_found(
         self, remote: RemoteGraph, local: Graph
     ) -> None:
         commit, text = local.commits()[0], "query q() { match { $p: Person } return { $p.name } }"
@@ -78,7 +80,7 @@ class TestHistory:
                     attempt()
             assert graph.snapshot(" there", commit.id).branch == "there"
 
-    def test_a_baseline_is_written_here(self, remote: RemoteGraph, local: Graph, tmp_path: Path) -> None:
+    def test_baseline_writes_a_local_file(self, remote: RemoteGraph, local: Graph, tmp_path: Path) -> None:
         plain, stream = io.StringIO(), io.StringIO()
         found = remote.baseline(stream)
         assert found == local.baseline(plain)
@@ -89,7 +91,7 @@ class TestHistory:
         assert target.read_text(encoding="utf-8").count("\n") == 3
         assert remote.feed(cursor=found.resume_cursor).blocks == ()
 
-    def test_a_baseline_without_its_last_record_leaves_no_file(self, tmp_path: Path) -> None:
+    def test_baseline_truncated_by_the_server_leaves_no_file(self, tmp_path: Path) -> None:
         records = reply(text=b'{"type":"Person","data":{"name":"Ann"}}\n')
         with scripted([reply(body={"actor_id": None}), records]) as server:
             graph = og.connect(server.url, "team")
@@ -97,7 +99,7 @@ class TestHistory:
                 graph.baseline(tmp_path / "people.ndjson")
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_baseline_that_is_refused_leaves_no_file(self, team: Served, tmp_path: Path) -> None:
+    def test_baseline_that_is_refused_leaves_no_file(self, team: Served, tmp_path: Path) -> None:
         with team.connect("bob") as graph, pytest.raises(PermissionDenied, match="export"):
             graph.baseline(tmp_path / "people.ndjson")
         assert list(tmp_path.iterdir()) == []
@@ -114,9 +116,7 @@ class TestDiffs:
         local.load([{"edge": "Knows", "from": "Ann", "to": "Zoë"}], branch="review")
         return "review"
 
-    def test_a_difference_is_the_same_in_every_form(
-        self, remote: RemoteGraph, local: Graph, review: str
-    ) -> None:
+    def test_diff_equals_that_of_a_local_graph(self, remote: RemoteGraph, local: Graph, review: str) -> None:
         first = local.commits()[-1].id
         cases: tuple[tuple[Any, Any, Any], ...] = (
             ("main", review, {}),
@@ -139,7 +139,7 @@ class TestDiffs:
                 repr(expected),
             )
 
-    def test_it_stays_that_of_its_states_when_a_branch_moves_on_or_goes(
+    def test_diff_keeps_its_states_after_the_branch_moves_or_is_deleted(
         self, remote: RemoteGraph, local: Graph, review: str
     ) -> None:
         found = remote.diff("main", review)
@@ -150,11 +150,11 @@ class TestDiffs:
         local.branches.delete(review)
         assert (list(found), found.stats()) == before
 
-    def test_one_may_stop_in_the_middle_of_it(self, remote: RemoteGraph, review: str) -> None:
+    def test_diff_iteration_may_stop_early(self, remote: RemoteGraph, review: str) -> None:
         assert next(iter(remote.diff("main", review))).op == "update"
         assert remote.branches.list() == ["main", review]
 
-    def test_a_type_that_was_dropped_is_told_too(self, remote: RemoteGraph, local: Graph) -> None:
+    def test_diff_includes_a_dropped_type(self, remote: RemoteGraph, local: Graph) -> None:
         local.branches.create("less")
         local.load([{"edge": "Knows", "from": "Ann", "to": "Bob"}])
         local.branches.create("more")

@@ -79,7 +79,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("source", ["records.ndjson", "parts", "parts/*.ndjson", "parts/**/*.ndjson*"])
-def test_files_of_records_are_loaded_in_their_order(twins: Twins, folder: Path, source: str) -> None:
+def test_load_of_record_files_keeps_their_order(twins: Twins, folder: Path, source: str) -> None:
     found = twins.load(lambda: str(folder / source), message="all of it")
     assert found.bytes is not None
     assert found.nodes
@@ -89,12 +89,12 @@ def test_files_of_records_are_loaded_in_their_order(twins: Twins, folder: Path, 
     "name",
     ["some people.csv", "people.csv.gz", "people.jsonl", "people.parquet", "people.arrow", "some*"],
 )
-def test_files_of_one_type_are_loaded_whatever_their_format(twins: Twins, folder: Path, name: str) -> None:
+def test_load_of_files_of_one_type_in_any_format(twins: Twins, folder: Path, name: str) -> None:
     found = twins.load(lambda: {"Person": folder / name}, mode="merge")
     assert found.nodes == {"Person": 4 if "*" in name else 2}
 
 
-def test_files_in_a_store_are_sent_too(twins: Twins) -> None:
+def test_load_of_files_in_an_object_store(twins: Twins) -> None:
     folder = f"memory://{uuid.uuid4().hex}"
     store = ObjectStore.open(folder)
     store.put("records/a.ndjson", lines(ANN, BOB))
@@ -154,7 +154,7 @@ SOURCES: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_whatever_is_in_memory_is_loaded(twins: Twins, kind: str) -> None:
+def test_load_of_in_memory_rows(twins: Twins, kind: str) -> None:
     assert twins.load(SOURCES[kind]).bytes is None
 
 
@@ -186,7 +186,7 @@ WRONG: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_is_said_in_the_same_words(empty: Twins, what: str) -> None:
+def test_load_of_invalid_input_raises_the_error_of_a_local_graph(empty: Twins, what: str) -> None:
     empty.refuse(WRONG[what])
 
 
@@ -205,7 +205,7 @@ def test_what_is_wrong_is_said_in_the_same_words(empty: Twins, what: str) -> Non
         ("people.csv", b"name\nAnn\n", None),
     ],
 )
-def test_a_file_that_is_wrong_has_the_name_that_it_has_here(
+def test_load_error_names_the_local_file(
     empty: Twins, tmp_path: Path, name: str, content: bytes, source: str | None
 ) -> None:
     path = tmp_path / name
@@ -214,7 +214,7 @@ def test_a_file_that_is_wrong_has_the_name_that_it_has_here(
     assert str(path) in repr(told(error))
 
 
-def test_a_file_that_cannot_be_read_is_an_error_of_storage_here_too(empty: Twins, tmp_path: Path) -> None:
+def test_load_of_damaged_file_raises_storage_error(empty: Twins, tmp_path: Path) -> None:
     path = tmp_path / "people.csv.gz"
     path.write_bytes(b"not packed")
     error = empty.refuse(lambda: {"Person": path})
@@ -242,12 +242,12 @@ def mapped(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_mapping_names_its_own_sources(twins: Twins, mapped: Path) -> None:
+def test_load_with_mapping_reads_its_sources(twins: Twins, mapped: Path) -> None:
     found = twins.load(lambda: None, mapping=mapped / "map.yaml")
     assert found.nodes == {"City": 1, "Person": 1}
 
 
-def test_a_mapping_is_given_as_what_its_file_would_hold(twins: Twins) -> None:
+def test_load_accepts_mapping_as_dictionary(twins: Twins) -> None:
     mapping = {"Person": {"columns": {"name": "full"}, "constants": {"born": date(1990, 5, 1)}}}
     twins.load(lambda: [{"full": "Ann"}], mapping=mapping)
     twins.load(lambda: {"Person": pa.table({"full": ["Bob"]})}, mapping=mapping)
@@ -265,7 +265,7 @@ def test_a_mapping_is_given_as_what_its_file_would_hold(twins: Twins) -> None:
         ("- Person\n", None),
     ],
 )
-def test_a_mapping_that_is_wrong_is_told_with_its_lines(
+def test_load_with_invalid_mapping_reports_its_lines(
     empty: Twins, tmp_path: Path, text: str, source: Any
 ) -> None:
     path = tmp_path / "map.yaml"
@@ -276,7 +276,7 @@ def test_a_mapping_that_is_wrong_is_told_with_its_lines(
 REJECTED = [ANN, {"type": "Person", "data": {"name": "Bob", "born": date(2020, 1, 1), "age": "x"}}, BOB, 7]
 
 
-def test_rejects_are_handed_over_as_they_were_given(twins: Twins) -> None:
+def test_load_with_rejects_callback_passes_the_records(twins: Twins) -> None:
     ours: list[Any] = []
     theirs: list[Any] = []
     twins.local.load(REJECTED, rejects=ours.append, engine="local")
@@ -286,7 +286,7 @@ def test_rejects_are_handed_over_as_they_were_given(twins: Twins) -> None:
     assert records(twins.remote) == records(twins.local)
 
 
-def test_rejects_are_written_to_a_file_or_into_a_folder(twins: Twins, tmp_path: Path) -> None:
+def test_load_with_rejects_file_or_folder_writes_them(twins: Twins, tmp_path: Path) -> None:
     source = tmp_path / "people.csv"
     source.write_text("name,age\nAnn,x\nBob,1\n")
     (tmp_path / "rejects").mkdir()
@@ -299,16 +299,14 @@ def test_rejects_are_written_to_a_file_or_into_a_folder(twins: Twins, tmp_path: 
     assert not (tmp_path / "none.ndjson").exists()
 
 
-def test_rejects_are_there_also_when_the_load_is_refused_in_the_end(empty: Twins) -> None:
+def test_load_that_is_refused_still_passes_rejects(empty: Twins) -> None:
     seen: list[Any] = []
     empty.refuse(lambda: [*REJECTED, {**KNOWS, "to": "Zoe"}], rejects=seen.append)
     assert len(seen) == 4
     assert seen[:2] == seen[2:]
 
 
-def test_a_reject_that_cannot_be_passed_on_is_raised_with_what_the_load_did(
-    twins: Twins, tmp_path: Path
-) -> None:
+def test_load_with_failing_rejects_callback_reports_the_commit(twins: Twins, tmp_path: Path) -> None:
     too_long = tmp_path / ("x" * 300)
     with pytest.raises(OSError, match="File name too long") as caught:
         twins.remote.load(REJECTED, rejects=too_long)
@@ -324,7 +322,7 @@ def test_a_reject_that_cannot_be_passed_on_is_raised_with_what_the_load_did(
 @pytest.mark.parametrize(
     "text", [b"<html>", b"", b"[]", b'"tag"\n{"receipt":{}}\n', b'"tag"\n{"exception":1}\n']
 )
-def test_a_load_whose_receipt_cannot_be_read_is_in_doubt(text: bytes, rejects: Any) -> None:
+def test_load_with_unreadable_receipt_raises_outcome_unknown(text: bytes, rejects: Any) -> None:
     with scripted([reply(body={"actor_id": None}), reply(text=text)]) as server:
         graph = og.connect(server.url, "team")
         with pytest.raises(OutcomeUnknown, match="not from an OmniGraph server") as caught:
@@ -335,7 +333,7 @@ def test_a_load_whose_receipt_cannot_be_read_is_in_doubt(text: bytes, rejects: A
 CID = {"type": "Person", "data": {"name": "Cid"}}
 
 
-def test_every_option_reaches_the_load(twins: Twins) -> None:
+def test_load_sends_every_option(twins: Twins) -> None:
     twins.load(lambda: [ANN, BOB], message="first")
     assert twins.load(lambda: [{"type": "Person", "data": {"name": "Ann"}}], mode="merge").affected == {
         "Person": {"inserted": 0, "updated": 1, "deleted": 0}
@@ -361,12 +359,12 @@ def test_every_option_reaches_the_load(twins: Twins) -> None:
         twins.refuse(lambda: [ANN], **options)
 
 
-def test_a_refusal_arrives_also_while_much_is_still_to_be_sent(server: Running) -> None:
+def test_load_refused_during_the_upload_raises_the_refusal(server: Running) -> None:
     with og.connect(server.url, "team", token=TOKENS["bob"]) as bob, pytest.raises(PermissionDenied):
         bob.load({"Person": [{"name": "x" * 1000}] * 20_000})
 
 
-def test_progress_tells_what_has_been_sent(twins: Twins, tmp_path: Path) -> None:
+def test_load_progress_counts_sent_bytes(twins: Twins, tmp_path: Path) -> None:
     path = tmp_path / "many.ndjson"
     path.write_bytes(lines(*({"type": "City", "data": {"name": f"c{n}"}} for n in range(20_000))))
     seen: list[tuple[str, int]] = []
@@ -384,7 +382,7 @@ class DataFrame:
 
 
 @pytest.mark.parametrize("source", [{"Person": "table:people"}, {"Person": DataFrame()}])
-def test_what_only_spark_can_read_is_refused_with_a_way_out(empty: Twins, source: Any) -> None:
+def test_load_of_spark_source_is_refused_with_a_hint(empty: Twins, source: Any) -> None:
     with pytest.raises(InvalidInput) as caught:
         empty.remote.load(source)
     assert "storage" in str(caught.value.hint)
@@ -392,7 +390,7 @@ def test_what_only_spark_can_read_is_refused_with_a_way_out(empty: Twins, source
         empty.remote.load([ANN], engine="spark")
 
 
-def test_an_error_of_the_caller_while_sending_ends_the_load(twins: Twins) -> None:
+def test_load_with_failing_source_raises_its_error(twins: Twins) -> None:
     def give() -> Iterator[Any]:
         yield ANN
         raise ZeroDivisionError

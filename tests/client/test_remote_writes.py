@@ -16,7 +16,7 @@ from tests.server.running import ADD, SCHEMA
 
 
 class TestWrites:
-    def test_a_mutation_is_one_commit_of_the_caller(self, remote: RemoteGraph, local: Graph) -> None:
+    def test_mutate_makes_one_commit_of_the_actor(self, remote: RemoteGraph, local: Graph) -> None:
         done = remote.mutate(ADD, {"n": "Zoe", "a": 40}, message="adds Zoe")
         head = local.commits()[0]
         assert done.commit == head
@@ -25,7 +25,7 @@ class TestWrites:
         assert done.affected == {"Person": {"inserted": 1, "updated": 0, "deleted": 0}}
         assert remote.mutate(SET, {"n": "nobody"}).commit is None
 
-    def test_a_condition_is_kept(self, remote: RemoteGraph, local: Graph) -> None:
+    def test_mutate_if_commit_with_other_head_is_refused(self, remote: RemoteGraph, local: Graph) -> None:
         head = local.commits()[0].id
         assert remote.mutate(ADD, {"n": "Cid"}, if_commit=head).commit is not None
         with pytest.raises(PreconditionFailed) as caught:
@@ -37,12 +37,12 @@ class TestWrites:
             with pytest.raises(InvalidInput, match="not a commit id"):
                 remote.mutate(ADD, {"n": "Dan"}, if_commit=strange)
 
-    def test_a_key_makes_a_request_happen_once(self, remote: RemoteGraph) -> None:
+    def test_mutate_with_repeated_idempotency_key_commits_once(self, remote: RemoteGraph) -> None:
         first = remote.mutate(ADD, {"n": "Zoe"}, idempotency_key="k")
         again = remote.mutate(ADD, {"n": "Zoe"}, idempotency_key="k")
         assert (again.commit, again.replayed, again.affected_nodes) == (first.commit, True, 0)
 
-    def test_branches_are_made_merged_and_deleted(self, remote: RemoteGraph, local: Graph) -> None:
+    def test_branches_create_merge_and_delete(self, remote: RemoteGraph, local: Graph) -> None:
         first = local.commits()[0]
         remote.mutate(ADD, {"n": "Zoe"})
         made = remote.branches.create("a/b c%2F", at=first.id)
@@ -60,7 +60,7 @@ class TestWrites:
         assert (done.commit.message, done.branch_deleted) == ("all of it", True)
         assert done.affected == {"Person": {"inserted": 1, "updated": 0, "deleted": 0}}
 
-    def test_conflicts_are_told_and_settled(self, remote: RemoteGraph, local: Graph) -> None:
+    def test_merge_conflicts_are_reported_and_resolved(self, remote: RemoteGraph, local: Graph) -> None:
         local.branches.create("review")
         local.mutate(SET, {"n": "Ann", "a": 31}, branch="review")
         local.mutate(SET, {"n": "Ann", "a": 32})
@@ -74,7 +74,7 @@ class TestWrites:
         assert remote.branches.merge("review", resolve=settled).commit is not None
         assert local.get("Person", "Ann") == {"id": "Ann", "age": 33, "name": "Ann"}
 
-    def test_a_commit_is_reverted(self, remote: RemoteGraph, local: Graph) -> None:
+    def test_revert_makes_a_commit(self, remote: RemoteGraph, local: Graph) -> None:
         done = remote.mutate(ADD, {"n": "Zoe"}).commit
         assert done is not None
         trial = remote.revert(done.id, dry_run=True)
@@ -84,7 +84,7 @@ class TestWrites:
         assert (undone.commit.operation, undone.commit.message) == ("revert", f"revert {done.id}")
         assert remote.get("Person", "Zoe") is None
 
-    def test_a_schema_is_planned_and_applied(self, remote: RemoteGraph, local: Graph, tmp_path: Path) -> None:
+    def test_schema_plan_and_apply(self, remote: RemoteGraph, local: Graph, tmp_path: Path) -> None:
         wanted = tmp_path / "wider.pg"
         wanted.write_text(WIDER, encoding="utf-8")
         assert remote.schema.plan(wanted) == local.schema.plan(wanted)
@@ -102,7 +102,7 @@ class TestWrites:
         again = remote.schema.apply(WIDER)
         assert (again.applied, again.commit, again.plan.steps) == (False, None, ())
 
-    def test_new_properties_are_filled(self, remote: RemoteGraph, local: Graph) -> None:
+    def test_schema_apply_backfills_new_properties(self, remote: RemoteGraph, local: Graph) -> None:
         backfill = {"Person.label": og.expr("$this.name"), "Person.size": 7}
         assert remote.schema.plan(LABELLED, backfill=backfill) == local.schema.plan(
             LABELLED, backfill=backfill
@@ -120,7 +120,9 @@ class TestWrites:
             "size": 7,
         }
 
-    def test_a_graph_is_kept_quick_and_small(self, remote: RemoteGraph, local: Graph) -> None:
+    def test_maintenance_calls_return_the_results_of_a_local_graph(
+        self, remote: RemoteGraph, local: Graph
+    ) -> None:
         for name in ("Cid", "Dan"):
             local.mutate(ADD, {"n": name})
         done = remote.optimize(message="tidy")
