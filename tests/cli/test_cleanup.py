@@ -32,7 +32,7 @@ def document(*args: str) -> Any:
     return json.loads(run("cleanup", "g.omni", "--json", *args).stdout)
 
 
-def test_without_confirmation_nothing_goes_and_the_policy_is_repeated(graph: Path) -> None:
+def test_cleanup_without_confirmation_removes_nothing_and_prints_the_policy(graph: Path) -> None:
     before = files(graph)
     outcome = run("cleanup", "g.omni", "--keep", "1")
     assert outcome.code == 0
@@ -43,7 +43,7 @@ def test_without_confirmation_nothing_goes_and_the_policy_is_repeated(graph: Pat
     assert files(graph) == before
 
 
-def test_confirmed_it_removes_what_was_foretold(graph: Path) -> None:
+def test_cleanup_confirmed_removes_what_the_preview_listed(graph: Path) -> None:
     before = files(graph)
     foretold = run("cleanup", "g.omni", "--keep", "1").stdout
     outcome = run("cleanup", "g.omni", "--keep", "1", "--confirm")
@@ -56,7 +56,7 @@ def test_confirmed_it_removes_what_was_foretold(graph: Path) -> None:
     assert len(run("commit", "list", "g.omni").stdout.splitlines()) == 4
 
 
-def test_a_second_time_finds_nothing(graph: Path) -> None:
+def test_cleanup_run_twice_removes_nothing_the_second_time(graph: Path) -> None:
     assert graph.is_dir()
     run("cleanup", "g.omni", "--keep", "1", "--confirm")
     again = run("cleanup", "g.omni", "--keep", "1", "--confirm", "--quiet")
@@ -67,7 +67,7 @@ def test_a_second_time_finds_nothing(graph: Path) -> None:
 
 
 @pytest.mark.usefixtures("graph")
-def test_with_both_policies_a_version_must_be_beyond_both() -> None:
+def test_cleanup_with_both_policies_removes_versions_beyond_both() -> None:
     assert "would remove 0 versions" in run("cleanup", "g.omni", "--keep", "1", "--older-than", "30d").stdout
     outcome = run("cleanup", "g.omni", "--keep", "1", "--older-than", "1d")
     assert outcome.stdout.startswith(
@@ -76,7 +76,7 @@ def test_with_both_policies_a_version_must_be_beyond_both() -> None:
 
 
 @pytest.mark.usefixtures("graph")
-def test_json_counts_by_type_and_says_whether_it_happened() -> None:
+def test_cleanup_json_counts_by_type_and_has_confirmed() -> None:
     found = document("--older-than", "90m")
     person, knows = found.pop("datasets")
     assert found == {
@@ -98,7 +98,7 @@ def test_json_counts_by_type_and_says_whether_it_happened() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_is_young_is_spared_unless_the_grace_is_taken_away() -> None:
+def test_cleanup_keeps_young_files_unless_grace_is_zero() -> None:
     make_graph("g.omni")
     for name in ("Ann", "Bob"):
         add_people("g.omni", name)
@@ -116,13 +116,13 @@ def test_what_is_young_is_spared_unless_the_grace_is_taken_away() -> None:
     ],
 )
 @pytest.mark.usefixtures("graph")
-def test_an_unclear_policy_is_refused(args: list[str], message: str) -> None:
+def test_cleanup_with_invalid_policy_is_refused(args: list[str], message: str) -> None:
     outcome = run("cleanup", "g.omni", *args, "--confirm")
     assert (outcome.code, outcome.stdout) == (1, "")
     assert outcome.stderr.splitlines()[0] == f"error: {message}"
 
 
-def test_a_type_that_fails_is_named_and_the_others_are_done(graph: Path) -> None:
+def test_cleanup_with_failing_type_names_it_and_continues(graph: Path) -> None:
     (edges,) = (graph / "g.omni" / "edges").iterdir()
     shutil.rmtree(edges / "_versions")
     outcome = run("cleanup", "g.omni", "--keep", "1", "--confirm", "--quiet")

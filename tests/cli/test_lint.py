@@ -22,7 +22,7 @@ query wrong() {
 pytestmark = pytest.mark.usefixtures("folder")
 
 
-def test_a_good_file_is_ok_line_by_line() -> None:
+def test_lint_of_valid_file_prints_ok_for_each_query() -> None:
     outcome = run("lint", "--schema", "people.pg", "--query", "read.gq")
     assert outcome.code == 0
     assert outcome.stderr == ""
@@ -32,7 +32,7 @@ def test_a_good_file_is_ok_line_by_line() -> None:
     )
 
 
-def test_an_error_shows_its_place_and_the_marked_line(folder: Path) -> None:
+def test_lint_error_shows_line_and_marker(folder: Path) -> None:
     write(folder / "wrong.gq", BROKEN)
     outcome = run("lint", "--schema", "people.pg", "--query", "wrong.gq")
     assert outcome.code == 1
@@ -45,7 +45,7 @@ def test_an_error_shows_its_place_and_the_marked_line(folder: Path) -> None:
     ]
 
 
-def test_every_error_of_a_query_is_shown_and_the_query_is_counted_once(folder: Path) -> None:
+def test_lint_shows_every_error_and_counts_the_query_once(folder: Path) -> None:
     write(folder / "wrong.gq", BROKEN)
     outcome = run("lint", "--schema", "people.pg", "--query", "wrong.gq")
     assert outcome.stdout.count("ERROR query `wrong`") == 1
@@ -53,7 +53,7 @@ def test_every_error_of_a_query_is_shown_and_the_query_is_counted_once(folder: P
     assert outcome.stdout.endswith("1 queries processed (1 error(s), 0 warning(s), 0 info item(s))\n")
 
 
-def test_a_file_that_does_not_parse_is_an_error_with_its_code(folder: Path) -> None:
+def test_lint_of_unparsable_file_shows_the_error_code(folder: Path) -> None:
     write(folder / "torn.gq", "query torn( {")
     outcome = run("lint", "--schema", "people.pg", "--query", "torn.gq")
     assert outcome.code == 1
@@ -61,7 +61,7 @@ def test_a_file_that_does_not_parse_is_an_error_with_its_code(folder: Path) -> N
     assert "      torn.gq:1:13\n        query torn( {\n                    ^\n" in outcome.stdout
 
 
-def test_warnings_are_shown_and_do_not_fail(folder: Path) -> None:
+def test_lint_warnings_do_not_fail(folder: Path) -> None:
     write(folder / "fixed.gq", 'query add() { insert Person { name: "Al" } }\n')
     outcome = run("lint", "--schema", "people.pg", "--query", "fixed.gq")
     assert outcome.code == 0
@@ -71,7 +71,7 @@ def test_warnings_are_shown_and_do_not_fail(folder: Path) -> None:
     ]
 
 
-def test_a_property_no_update_sets_is_a_warning_of_the_file(folder: Path) -> None:
+def test_lint_warns_of_property_that_no_update_sets(folder: Path) -> None:
     text = "query touch($n: String) { update Person set { age: 1 } where name = $n }\n"
     write(folder / "schema.pg", "node Person { name: String @key  age: I32?  city: String? }")
     write(folder / "touch.gq", text)
@@ -80,7 +80,7 @@ def test_a_property_no_update_sets_is_a_warning_of_the_file(folder: Path) -> Non
     assert "WARN  L201: Person.city exists in schema but no update query sets it\n" in outcome.stdout
 
 
-def test_one_file_gives_one_json_document() -> None:
+def test_lint_json_of_one_file_is_one_document() -> None:
     outcome = run("lint", "--schema", "people.pg", "--query", "read.gq", "--json")
     assert outcome.code == 0
     assert outcome.stdout.startswith('{\n  "status": "ok",\n')
@@ -109,7 +109,7 @@ def test_one_file_gives_one_json_document() -> None:
     }
 
 
-def test_an_error_in_json_carries_its_text_and_fails(folder: Path) -> None:
+def test_lint_json_with_error_has_its_text_and_fails(folder: Path) -> None:
     write(folder / "wrong.gq", BROKEN)
     outcome = run("lint", "--schema", "people.pg", "--query", "wrong.gq", "--json")
     document = json.loads(outcome.stdout)
@@ -120,7 +120,7 @@ def test_an_error_in_json_carries_its_text_and_fails(folder: Path) -> None:
     assert "operation" not in result
 
 
-def test_several_files_give_an_array_and_one_total(folder: Path) -> None:
+def test_lint_of_several_files_prints_an_array_and_a_total(folder: Path) -> None:
     write(folder / "wrong.gq", BROKEN)
     named = ("--schema", "people.pg", "--query", "read.gq", "--query", "wrong.gq")
     assert [item["query_path"] for item in json.loads(run("lint", *named, "--json").stdout)] == [
@@ -135,7 +135,7 @@ def test_several_files_give_an_array_and_one_total(folder: Path) -> None:
     )
 
 
-def test_a_directory_means_the_query_files_below_it_and_gives_an_array(folder: Path) -> None:
+def test_lint_of_directory_checks_the_query_files_below_it(folder: Path) -> None:
     for name in ("q/b.gq", "q/deep/a.gq", "q/.hidden/c.gq", "q/notes.txt"):
         write(folder / name, READ)
     outcome = run("lint", "--schema", "people.pg", "q", "--json")
@@ -144,30 +144,30 @@ def test_a_directory_means_the_query_files_below_it_and_gives_an_array(folder: P
     assert len(json.loads(alone.stdout)) == 1
 
 
-def test_a_file_named_twice_is_checked_once() -> None:
+def test_lint_of_repeated_file_checks_it_once() -> None:
     outcome = run("lint", "--schema", "people.pg", "--query", "read.gq", "read.gq")
     assert outcome.stdout.count("OK ") == 1
 
 
-def test_stdin_can_be_the_query_file() -> None:
+def test_lint_reads_queries_from_stdin() -> None:
     outcome = run("lint", "--schema", "people.pg", "--query", "-", stdin="query q( {")
     assert outcome.code == 1
     assert "      <stdin>:1:10\n" in outcome.stdout
 
 
-def test_stdin_cannot_be_the_schema_and_the_queries() -> None:
+def test_lint_with_stdin_for_schema_and_queries_is_refused() -> None:
     outcome = run("lint", "--schema", "-", "--query", "-")
     assert outcome.code == 2
     assert "can be used for one file only" in outcome.stderr
 
 
-def test_a_directory_without_queries_is_refused(folder: Path) -> None:
+def test_lint_of_directory_without_queries_is_refused(folder: Path) -> None:
     (folder / "empty").mkdir()
     outcome = run("lint", "--schema", "people.pg", "empty")
     assert (outcome.code, outcome.stdout, outcome.stderr) == (1, "", "error: no .gq files in empty\n")
 
 
-def test_a_schema_with_errors_stops_everything(folder: Path) -> None:
+def test_lint_with_invalid_schema_stops(folder: Path) -> None:
     write(folder / "bad.pg", "node Person { name: Strin @key }\nnode Person { age: Integer }\n")
     outcome = run("lint", "--schema", "bad.pg", "--query", "read.gq")
     assert (outcome.code, outcome.stdout) == (1, "")
@@ -180,14 +180,14 @@ def test_a_schema_with_errors_stops_everything(folder: Path) -> None:
     )
 
 
-def test_without_a_schema_and_a_graph_it_says_what_to_pass() -> None:
+def test_lint_without_schema_or_graph_prints_a_hint() -> None:
     outcome = run("lint", "--query", "read.gq")
     assert (outcome.code, outcome.stdout) == (1, "")
     assert outcome.stderr.startswith("error: no graph addressed — pass a positional URI, --store <uri>, ")
     assert outcome.stderr.endswith("\nhint: or pass --schema <file> to check without a graph\n")
 
 
-def test_without_a_query_file_it_is_a_usage_error() -> None:
+def test_lint_without_query_file_is_a_usage_error() -> None:
     outcome = run("lint", "--schema", "people.pg")
     assert outcome.code == 2
     assert "--query" in outcome.stderr
@@ -215,57 +215,57 @@ class TestAgainstAGraph:
         ],
         ids=" ".join,
     )
-    def test_it_is_found_by_its_address_or_its_configuration(self, address: list[str], folder: Path) -> None:
+    def test_lint_finds_the_graph_by_address_or_configuration(self, address: list[str], folder: Path) -> None:
         write(folder / "wrong.gq", BROKEN)
         outcome = run("lint", *address, "--query", "wrong.gq", "read.gq")
         assert (outcome.code, outcome.stderr) == (1, "")
         assert "ERROR query `wrong`: type error: T6: " in outcome.stdout
         assert "OK    query `everybody` (read)" in outcome.stdout
 
-    def test_the_report_names_the_graph(self) -> None:
+    def test_lint_report_names_the_graph(self) -> None:
         report = json.loads(run("lint", "g.omni", "--query", "read.gq", "--json").stdout)
         assert report["schema_source"] == {"kind": "graph", "uri": "g.omni"}
         assert report["queries_processed"] == 1
 
-    def test_the_schema_is_the_one_that_the_graph_has_by_now(self, folder: Path) -> None:
+    def test_lint_uses_the_current_schema_of_the_graph(self, folder: Path) -> None:
         write(folder / "read.gq", "query q() { match { $p: Person } return { $p.nick } }")
         assert run("lint", "g.omni", "--query", "read.gq").code == 1
         write(folder / "next.pg", PEOPLE.replace("age: I32?", "age: I32?\n  nick: String?"))
         assert run("schema", "apply", "g.omni", "--schema", "next.pg").code == 0
         assert run("lint", "g.omni", "--query", "read.gq").code == 0
 
-    def test_a_graph_that_is_not_there_is_told(self) -> None:
+    def test_lint_with_missing_graph_is_refused(self) -> None:
         outcome = run("lint", "other.omni", "--query", "read.gq")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert "there is no graph at " in outcome.stderr
 
-    def test_two_graphs_are_one_too_many(self) -> None:
+    def test_lint_with_two_graphs_is_refused(self) -> None:
         outcome = run("lint", "g.omni", "plain", "--query", "read.gq")
         assert outcome.code == 1
         assert outcome.stderr.startswith("error: two graphs addressed: g.omni and plain; ")
 
     @pytest.mark.parametrize("address", [["g.omni"], ["--store", "g.omni"], ["--cluster", "site.yaml"]])
-    def test_with_a_schema_file_no_graph_is_looked_at(self, address: list[str]) -> None:
+    def test_lint_with_schema_file_opens_no_graph(self, address: list[str]) -> None:
         outcome = run("lint", *address, "--query", "read.gq", "--schema", "people.pg")
         assert outcome.code == 1
         assert outcome.stderr == (
             f"error: `lint --schema` does not use a graph; {address[0]} does not apply.\n"
         )
 
-    def test_a_server_does_not_apply(self) -> None:
+    def test_lint_with_server_address_is_refused(self) -> None:
         outcome = run("lint", "--server", "http://127.0.0.1:1", "--query", "read.gq")
         assert outcome.code == 1
         assert outcome.stderr.startswith("error: `lint` is a direct (storage-native) command; --server ")
 
 
-def test_a_server_is_refused_with_its_own_option() -> None:
+def test_lint_with_server_option_is_refused() -> None:
     outcome = run("lint", "https://graph.example.org", "--query", "read.gq")
     assert outcome.code == 1
     assert "must be addressed with --server <url>" in outcome.stderr
 
 
 @pytest.mark.parametrize("words", [("check",), ("query", "lint"), ("query", "check")])
-def test_old_spellings_still_work_with_a_warning(words: tuple[str, ...]) -> None:
+def test_lint_under_old_names_prints_a_warning(words: tuple[str, ...]) -> None:
     outcome = run(*words, "--schema", "people.pg", "--query", "read.gq")
     assert outcome.code == 0
     assert outcome.stderr == f"warning: `omnigraph {' '.join(words)}` is now `omnigraph lint`\n"

@@ -54,7 +54,7 @@ def spoil(graph: Path, id_: str = "01M7F7J2SC9H2KDJR8X2Y3TSZ0") -> Path:
 NOTHING = {PERSON: ("no_drift", "no_op"), KNOWS: ("no_drift", "no_op")}
 
 
-def test_a_graph_that_is_well_has_nothing_to_tell() -> None:
+def test_repair_of_intact_graph_reports_nothing() -> None:
     for args in ([], ["--confirm"], ["--confirm", "--force"]):
         assert rows(*args) == NOTHING
     assert run("repair", "g.omni").stdout.startswith(
@@ -62,7 +62,7 @@ def test_a_graph_that_is_well_has_nothing_to_tell() -> None:
     )
 
 
-def test_as_json_it_has_the_fields_of_the_contract() -> None:
+def test_repair_json_has_the_documented_members() -> None:
     found = document()
     version = json.loads(run("snapshot", "g.omni", "--json").stdout)["datasets"][0][
         "published_dataset_version"
@@ -88,7 +88,7 @@ def test_as_json_it_has_the_fields_of_the_contract() -> None:
     assert found["datasets"][0]["published_dataset_version"] == version
 
 
-def test_complete_work_is_shown_and_published_when_confirmed() -> None:
+def test_repair_confirm_publishes_complete_write() -> None:
     abandon_load("g.omni", "Bob", complete=True, actor="dan")
     preview = document()["datasets"][0]
     assert (preview["classification"], preview["action"]) == ("verified_write", "preview")
@@ -107,7 +107,7 @@ def test_complete_work_is_shown_and_published_when_confirmed() -> None:
         assert graph.snapshot().pin(PERSON).number == preview["lance_head_version"]
 
 
-def test_work_that_was_not_complete_is_discarded_on_record() -> None:
+def test_repair_confirm_discards_incomplete_write_with_a_record() -> None:
     id_ = abandon_load("g.omni", complete=False, actor="dan")
     key = f"__recovery/{id_}"
     assert rows() == {**NOTHING, key: ("incomplete", "preview")}
@@ -119,14 +119,14 @@ def test_work_that_was_not_complete_is_discarded_on_record() -> None:
         ]
 
 
-def test_work_on_another_branch_is_settled_too() -> None:
+def test_repair_recovers_writes_of_other_branches() -> None:
     run("branch", "create", "dev", "--uri", "g.omni")
     id_ = abandon_load("g.omni", "Bob", complete=True, branch="dev")
     assert rows("--confirm") == {**NOTHING, f"__recovery/{id_}": ("verified_write", "healed")}
     assert people() == ["Ann"]
 
 
-def test_an_intent_that_cannot_be_read_is_refused_and_given_up_by_force(graph: Path) -> None:
+def test_repair_force_discards_unreadable_intent(graph: Path) -> None:
     kept = abandon_load("g.omni", complete=False)
     key = f"__recovery/{spoil(graph).stem}"
     with pytest.raises(RecoveryRequired, match="omnigraph repair"):
@@ -148,34 +148,34 @@ def test_an_intent_that_cannot_be_read_is_refused_and_given_up_by_force(graph: P
     assert f"discarded {key.partition('/')[2]} " in listed
 
 
-def test_one_whose_writer_was_heard_of_lately_is_not_given_up(graph: Path) -> None:
+def test_repair_force_keeps_unreadable_intent_of_a_recent_writer(graph: Path) -> None:
     spoiled = spoil(graph)
     write(spoiled.with_suffix(".lease"), str(now_micros() / 1_000_000))
     assert rows("--confirm", "--force", code=1)[f"__recovery/{spoiled.stem}"] == ("unverifiable", "refused")
     assert spoiled.exists()
 
 
-def test_a_writer_that_had_begun_to_publish_is_told_of(graph: Path) -> None:
+def test_repair_force_warns_of_a_writer_that_began_to_publish(graph: Path) -> None:
     spoiled = spoil(graph)
     write(spoiled.with_suffix(".outcome"), "publishing")
     forced = document("--confirm", "--force")["datasets"][2]
     assert forced["error"] == "its intent cannot be read and was discarded; it had begun to publish"
 
 
-def test_work_of_a_living_writer_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repair_keeps_the_write_of_a_live_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     abandon_load("g.omni", "Bob", complete=True)
     monkeypatch.setattr(Intents, "is_abandoned", lambda *_: False)
     assert rows("--confirm") == NOTHING
     assert people() == ["Ann"]
 
 
-def test_force_alone_is_a_usage_error() -> None:
+def test_repair_force_without_confirm_is_a_usage_error() -> None:
     outcome = run("repair", "g.omni", "--force")
     assert outcome.code == 2
     assert "--force requires --confirm" in outcome.stderr
 
 
-def test_a_graph_is_found_by_its_configuration_and_not_on_a_server(folder: Path) -> None:
+def test_repair_finds_the_graph_by_configuration_and_refuses_a_server(folder: Path) -> None:
     write(folder / "site.yaml", "graphs: {team: {uri: g.omni}}")
     outcome = run("repair", "--cluster", "site.yaml", "--graph", "team")
     assert (outcome.code, outcome.stdout.partition(" — ")[2][:12]) == (0, "preview mode")

@@ -37,13 +37,13 @@ def graph() -> Repository:
     return make_graph(fresh_memory())
 
 
-def test_main_is_there_from_the_start(uri: str) -> None:
+def test_new_graph_has_branch_main(uri: str) -> None:
     graph = make_graph(uri)
     assert list(graph.branches()) == ["main"]
     assert graph.branches()["main"].created_by == "ana"
 
 
-def test_names_that_are_prefixes_of_each_other_and_odd_ones_live_side_by_side(uri: str) -> None:
+def test_create_branch_with_prefix_and_special_names(uri: str) -> None:
     graph = make_graph(uri)
     for name in ODD_NAMES:
         graph.create_branch(name)
@@ -55,7 +55,7 @@ def test_names_that_are_prefixes_of_each_other_and_odd_ones_live_side_by_side(ur
     assert people(cold) == {}
 
 
-def test_surrounding_whitespace_is_trimmed_wherever_a_branch_is_named(graph: Repository) -> None:
+def test_branch_name_is_stripped_in_every_call(graph: Repository) -> None:
     assert graph.create_branch("  review/x\n").branch == "review/x"
     put(graph, {"a": "1"}, " review/x ")
     assert people(graph, "\treview/x") == {"a": "1"}
@@ -84,33 +84,35 @@ def test_surrounding_whitespace_is_trimmed_wherever_a_branch_is_named(graph: Rep
     ],
 )
 @pytest.mark.parametrize("operation", ["create", "delete"])
-def test_a_name_that_cannot_be_is_refused(graph: Repository, name: str, message: str, operation: str) -> None:
+def test_create_branch_with_invalid_name_is_refused(
+    graph: Repository, name: str, message: str, operation: str
+) -> None:
     act = graph.create_branch if operation == "create" else graph.delete_branch
     with pytest.raises(InvalidInput) as caught:
         act(name)
     assert caught.value.message == message.format(operation)
 
 
-def test_half_a_character_is_not_a_name(graph: Repository) -> None:
+def test_create_branch_with_lone_surrogate_is_refused(graph: Repository) -> None:
     with pytest.raises(InvalidInput):
         graph.create_branch("\ud800")
 
 
-def test_a_write_names_its_branch_by_the_same_rules(graph: Repository) -> None:
+def test_write_with_invalid_branch_name_is_refused(graph: Repository) -> None:
     with pytest.raises(InvalidInput, match="branch name cannot be empty"):
         put(graph, {"a": "1"}, "  ")
     with pytest.raises(InvalidInput, match="does not allow internal system ref"):
         put(graph, {"a": "1"}, "__schema_apply_lock__")
 
 
-def test_a_name_that_is_taken_is_a_conflict(graph: Repository) -> None:
+def test_create_branch_with_existing_name_raises_conflict(graph: Repository) -> None:
     first = graph.create_branch("x")
     with pytest.raises(Conflict, match=r"^branch 'x' already exists$"):
         graph.create_branch("x")
     assert graph.head("x") == first
 
 
-def test_a_new_branch_stands_at_its_sources_head_and_writes_no_commit(uri: str) -> None:
+def test_create_branch_starts_at_the_source_head_without_commit(uri: str) -> None:
     graph = make_graph(uri)
     commit = put(graph, {"a": "1"})
     head = graph.create_branch("x", actor="bob")
@@ -120,7 +122,7 @@ def test_a_new_branch_stands_at_its_sources_head_and_writes_no_commit(uri: str) 
     assert people(graph, "x") == {"a": "1"}
 
 
-def test_a_branch_inherits_history_and_then_goes_its_own_way(uri: str) -> None:
+def test_branch_inherits_history_and_diverges(uri: str) -> None:
     graph = make_graph(uri)
     put(graph, {"a": "1"})
     graph.create_branch("x")
@@ -132,13 +134,13 @@ def test_a_branch_inherits_history_and_then_goes_its_own_way(uri: str) -> None:
     assert [commit.branch for commit in chain(graph, "x")] == ["main", "main", "x"]
 
 
-def test_a_branch_is_made_from_another_branch(graph: Repository) -> None:
+def test_create_branch_from_another_branch(graph: Repository) -> None:
     graph.create_branch("x")
     commit = put(graph, {"x": "1"}, "x")
     assert graph.create_branch("y", "x").commit == commit
 
 
-def test_a_branch_is_made_from_an_old_commit(graph: Repository) -> None:
+def test_create_branch_at_old_commit(graph: Repository) -> None:
     old = put(graph, {"a": "1"})
     put(graph, {"a": "2"})
     assert graph.create_branch("x", at=old.id).commit == old
@@ -146,7 +148,7 @@ def test_a_branch_is_made_from_an_old_commit(graph: Repository) -> None:
     assert put(graph, {"b": "1"}, "x").sequence == old.sequence + 1
 
 
-def test_a_branch_is_made_from_a_snapshot(graph: Repository) -> None:
+def test_create_branch_at_snapshot(graph: Repository) -> None:
     put(graph, {"a": "1"})
     snapshot = graph.snapshot()
     put(graph, {"a": "2"})
@@ -154,14 +156,14 @@ def test_a_branch_is_made_from_a_snapshot(graph: Repository) -> None:
     assert people(graph, "x") == {"a": "1"}
 
 
-def test_a_snapshot_of_another_graph_makes_no_branch(graph: Repository) -> None:
+def test_create_branch_at_snapshot_of_another_graph_is_refused(graph: Repository) -> None:
     stranger = make_graph(fresh_memory())
     with pytest.raises(NotFound, match=r"^commit '.*' not found$"):
         graph.create_branch("x", at=stranger.snapshot())
     assert list(graph.branches()) == ["main"]
 
 
-def test_a_new_branch_is_not_named_like_a_commit_and_one_that_is_can_be_deleted(graph: Repository) -> None:
+def test_create_branch_named_like_a_commit_is_refused(graph: Repository) -> None:
     commit = put(graph, {"a": "1"}).id
     for name in (commit, f" {commit} ", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"):
         with pytest.raises(InvalidInput, match="has the form of a commit id") as refused:
@@ -179,13 +181,13 @@ def test_a_new_branch_is_not_named_like_a_commit_and_one_that_is_can_be_deleted(
 
 
 @pytest.mark.parametrize("name", [".", "..", "./a", "a/..", "a/../b", " .. "])
-def test_a_new_branch_has_no_part_that_paths_of_urls_leave_out(graph: Repository, name: str) -> None:
+def test_create_branch_with_dot_path_segment_is_refused(graph: Repository, name: str) -> None:
     with pytest.raises(InvalidInput, match=r"has a segment `\.` or `\.\.`"):
         graph.create_branch(name)
     graph.create_branch("v1.0/...")
 
 
-def test_a_branch_is_made_from_a_moment(graph: Repository) -> None:
+def test_create_branch_at_time(graph: Repository) -> None:
     first = put(graph, {"a": "1"})
     moment = datetime.fromtimestamp(first.created_at / 1e6, UTC)
     while graph.head().commit.created_at // 1000 == first.created_at // 1000:
@@ -198,13 +200,13 @@ def test_a_branch_is_made_from_a_moment(graph: Repository) -> None:
 
 
 @pytest.mark.parametrize("at", [None, "01ARZ3NDEKTSV4RRFFQ69G5FAV"])
-def test_a_source_that_is_not_there_is_not_found(graph: Repository, at: str | None) -> None:
+def test_create_branch_from_missing_source_raises_not_found(graph: Repository, at: str | None) -> None:
     with pytest.raises(NotFound):
         graph.create_branch("x", "nowhere", at=at)
     assert list(graph.branches()) == ["main"]
 
 
-def test_a_deleted_branch_is_gone_and_its_commits_stay(uri: str) -> None:
+def test_delete_branch_keeps_its_commits(uri: str) -> None:
     graph = make_graph(uri)
     graph.create_branch("x")
     commit = put(graph, {"x": "1"}, "x")
@@ -216,12 +218,12 @@ def test_a_deleted_branch_is_gone_and_its_commits_stay(uri: str) -> None:
     assert cold.commit(commit.id) == commit
 
 
-def test_a_branch_that_is_not_there_cannot_be_deleted(graph: Repository) -> None:
+def test_delete_of_missing_branch_raises_not_found(graph: Repository) -> None:
     with pytest.raises(NotFound, match="branch 'x' not found"):
         graph.delete_branch("x")
 
 
-def test_a_branch_with_descendants_can_be_deleted_and_they_live_on(graph: Repository) -> None:
+def test_delete_branch_keeps_its_descendants(graph: Repository) -> None:
     graph.create_branch("a")
     put(graph, {"a": "1"}, "a")
     graph.create_branch("b", "a")
@@ -231,7 +233,7 @@ def test_a_branch_with_descendants_can_be_deleted_and_they_live_on(graph: Reposi
     assert len(chain(graph, "b")) == 3
 
 
-def test_a_name_made_again_is_a_new_incarnation(uri: str) -> None:
+def test_create_branch_with_deleted_name_is_a_new_incarnation(uri: str) -> None:
     graph = make_graph(uri)
     first = graph.create_branch("x")
     put(graph, {"old": "1"}, "x")
@@ -242,7 +244,7 @@ def test_a_name_made_again_is_a_new_incarnation(uri: str) -> None:
     assert graph.manifest.head(graph.manifest.view, first.incarnation) is None
 
 
-def test_of_many_creators_of_one_name_one_wins(uri: str) -> None:
+def test_create_branch_in_threads_has_one_winner(uri: str) -> None:
     graph = make_graph(uri)
     handles = [handle(graph) for _ in range(6)]
     outcomes = together([partial(item.create_branch, "x") for item in handles])
@@ -253,7 +255,7 @@ def test_of_many_creators_of_one_name_one_wins(uri: str) -> None:
     assert len(graph.manifest.view.of_kind("head")) == 2
 
 
-def test_creators_of_different_names_all_succeed(uri: str) -> None:
+def test_create_branches_of_different_names_in_threads_all_succeed(uri: str) -> None:
     graph = make_graph(uri)
     names = [f"b{number}" for number in range(6)]
     handles = [handle(graph) for _ in names]
@@ -264,7 +266,7 @@ def test_creators_of_different_names_all_succeed(uri: str) -> None:
     assert list(graph.branches()) == [*names, "main"]
 
 
-def test_of_many_deleters_of_one_branch_one_wins(uri: str) -> None:
+def test_delete_branch_in_threads_has_one_winner(uri: str) -> None:
     graph = make_graph(uri)
     graph.create_branch("x")
     handles = [handle(graph) for _ in range(5)]
@@ -276,7 +278,7 @@ def test_of_many_deleters_of_one_branch_one_wins(uri: str) -> None:
     assert len(graph.manifest.view.of_kind("head")) == 1
 
 
-def test_creating_branches_does_not_disturb_writers(graph: Repository) -> None:
+def test_create_branch_beside_writers_causes_no_conflict(graph: Repository) -> None:
     writer = handle(graph)
 
     def branch() -> int:

@@ -58,7 +58,7 @@ def other(graph: Repository) -> Repository:
 # --- the head has not moved ------------------------------------------------------------------------------
 
 
-def test_a_write_makes_one_commit_on_top_of_the_head(uri: str) -> None:
+def test_write_makes_one_commit_on_the_head(uri: str) -> None:
     graph = make_graph(uri)
     genesis = graph.head().commit
     receipt = write(graph, staging({"a": "1"}), message="hello", operation="load")
@@ -71,7 +71,7 @@ def test_a_write_makes_one_commit_on_top_of_the_head(uri: str) -> None:
     assert people(handle(graph)) == {"a": "1"}
 
 
-def test_a_commit_changes_every_touched_table_at_once(uri: str) -> None:
+def test_commit_changes_all_its_tables_together(uri: str) -> None:
     graph = make_graph(uri)
 
     def prepare(transaction: Transaction) -> Prepared[None]:
@@ -87,7 +87,7 @@ def test_a_commit_changes_every_touched_table_at_once(uri: str) -> None:
     assert after.pin(KNOWS) == before.pin(KNOWS)
 
 
-def test_a_second_staging_of_a_table_builds_on_the_first(graph: Repository) -> None:
+def test_stage_twice_builds_on_the_first_version(graph: Repository) -> None:
     def prepare(transaction: Transaction) -> Prepared[None]:
         stage(transaction, {"a": "1", "b": "1"})
         stage(transaction, {"b": "2"}, delete=["b"])
@@ -102,7 +102,7 @@ def test_a_second_staging_of_a_table_builds_on_the_first(graph: Repository) -> N
     assert people(graph) == {"b": "2"}
 
 
-def test_a_version_staged_on_another_base_is_refused(graph: Repository) -> None:
+def test_write_of_version_staged_on_another_base_is_refused(graph: Repository) -> None:
     transaction = graph.begin()
     stale = transaction.base.tables.stage(transaction.pin(PERSON), delete_ids=["x"])
     stage(transaction, {"a": "1"})
@@ -143,13 +143,13 @@ def test_write_that_is_replayed_by_its_key_has_no_result(graph: Repository) -> N
     assert (again.receipt.replayed, again.result) == (True, None)
 
 
-def test_nothing_to_commit_gives_no_receipt_and_no_commit(graph: Repository) -> None:
+def test_write_without_changes_makes_no_commit(graph: Repository) -> None:
     before = graph.head()
     assert graph.write("main", WriteRequest("mutate"), lambda _: Prepared(None, 3)) == (None, 3)
     assert graph.head() == before
 
 
-def test_an_empty_write_may_still_be_a_commit(graph: Repository) -> None:
+def test_write_without_changes_may_request_a_commit(graph: Repository) -> None:
     before = graph.snapshot()
     commit = write(graph, lambda _: Prepared("insert", None)).commit
     assert (commit.parent, commit.touched, commit.tables) == (before.commit_id, (), before.commit.tables)
@@ -160,7 +160,7 @@ def test_an_empty_write_may_still_be_a_commit(graph: Repository) -> None:
 
 @pytest.mark.parametrize("ours", CLASSES)
 @pytest.mark.parametrize("theirs", CLASSES)
-def test_a_change_of_tables_that_a_write_never_looked_at_is_rebased_upon(
+def test_write_is_rebased_over_changes_of_other_tables(
     graph: Repository, other: Repository, ours: OperationClass, theirs: OperationClass
 ) -> None:
     put(graph, {"a": "1"})
@@ -175,7 +175,7 @@ def test_a_change_of_tables_that_a_write_never_looked_at_is_rebased_upon(
     chain(graph)
 
 
-def test_a_rebased_write_keeps_its_staged_version_and_its_id(graph: Repository, other: Repository) -> None:
+def test_rebased_write_keeps_its_version_and_commit_id(graph: Repository, other: Repository) -> None:
     transaction = graph.begin()
     stage(transaction, {"a": "1"})
     plan = transaction.plan("load", "strict")
@@ -189,7 +189,7 @@ def test_a_rebased_write_keeps_its_staged_version_and_its_id(graph: Repository, 
 
 
 @pytest.mark.parametrize("ours", CLASSES)
-def test_maintenance_in_between_is_absorbed_silently_by_every_class(
+def test_write_of_every_class_is_rebased_over_maintenance(
     graph: Repository, other: Repository, ours: OperationClass
 ) -> None:
     wear(graph)
@@ -204,7 +204,7 @@ def test_maintenance_in_between_is_absorbed_silently_by_every_class(
 
 
 @pytest.mark.parametrize("theirs", ["insert", "strict"])
-def test_an_insert_is_prepared_again_on_top_of_rows_that_others_changed(
+def test_insert_after_concurrent_change_is_prepared_again(
     graph: Repository, other: Repository, theirs: OperationClass
 ) -> None:
     put(graph, {"a": "1"})
@@ -216,7 +216,7 @@ def test_an_insert_is_prepared_again_on_top_of_rows_that_others_changed(
 
 
 @pytest.mark.parametrize("theirs", ["insert", "strict"])
-def test_a_strict_write_is_refused_when_others_changed_its_rows(
+def test_strict_write_after_concurrent_change_raises_conflict(
     graph: Repository, other: Repository, theirs: OperationClass
 ) -> None:
     put(graph, {"a": "1"})
@@ -238,9 +238,7 @@ def test_a_strict_write_is_refused_when_others_changed_its_rows(
     assert chain(graph)[-1].operation == "load"
 
 
-def test_maintenance_is_planned_again_on_top_of_rows_that_others_changed(
-    graph: Repository, other: Repository
-) -> None:
+def test_maintenance_after_concurrent_change_is_prepared_again(graph: Repository, other: Repository) -> None:
     wear(graph)
     work = Interrupted(rewriting(), lambda: put(other, {"worn-a": "new"}))
     receipt = write(graph, work)
@@ -249,7 +247,7 @@ def test_maintenance_is_planned_again_on_top_of_rows_that_others_changed(
     assert receipt.commit.operation == "load"
 
 
-def test_logical_work_behind_maintenance_is_seen_through_it(graph: Repository, other: Repository) -> None:
+def test_strict_write_detects_a_change_followed_by_maintenance(graph: Repository, other: Repository) -> None:
     wear(graph)
 
     def disturb() -> None:
@@ -261,7 +259,7 @@ def test_logical_work_behind_maintenance_is_seen_through_it(graph: Repository, o
     assert people(graph) == {"worn-a": "new", "worn-b": "x"}
 
 
-def test_maintenance_keeps_the_content_mark_and_every_other_class_sets_it(graph: Repository) -> None:
+def test_maintenance_keeps_the_content_commit_of_a_pin(graph: Repository) -> None:
     wear(graph)
     before = graph.snapshot().pin(PERSON)
     write(graph, rewriting())
@@ -272,9 +270,7 @@ def test_maintenance_keeps_the_content_mark_and_every_other_class_sets_it(graph:
     assert graph.snapshot().pin(PERSON).content == commit.id
 
 
-def test_a_strict_write_is_refused_when_a_table_it_only_read_has_changed(
-    graph: Repository, other: Repository
-) -> None:
+def test_strict_write_with_changed_read_set_raises_conflict(graph: Repository, other: Repository) -> None:
     work = staging({"a": "1"}, as_class="strict", reads=[CITY])
     with pytest.raises(Conflict) as caught:
         write(graph, Interrupted(work, lambda: put(other, {"c": "1"}, key=CITY)))
@@ -282,9 +278,7 @@ def test_a_strict_write_is_refused_when_a_table_it_only_read_has_changed(
     assert people(graph) == {}
 
 
-def test_an_insert_looks_again_when_a_table_it_only_read_has_changed(
-    graph: Repository, other: Repository
-) -> None:
+def test_insert_with_changed_read_set_is_prepared_again(graph: Repository, other: Repository) -> None:
     """Two writers cannot together violate a rule that each one alone satisfies."""
     put(graph, {"c": "1"}, key=CITY)
 
@@ -304,7 +298,7 @@ def test_an_insert_looks_again_when_a_table_it_only_read_has_changed(
 
 
 @pytest.mark.parametrize("ours", ["insert", "maintenance"])
-def test_a_schema_change_in_between_is_absorbed_by_preparing_again(
+def test_insert_after_schema_change_is_prepared_again(
     graph: Repository, other: Repository, ours: OperationClass
 ) -> None:
     wear(graph)
@@ -317,7 +311,7 @@ def test_a_schema_change_in_between_is_absorbed_by_preparing_again(
     assert [column.name for column in graph.snapshot().table(CITY).columns] == ["id", "title"]
 
 
-def test_a_schema_change_in_between_refuses_a_strict_write(graph: Repository, other: Repository) -> None:
+def test_strict_write_after_schema_change_raises_conflict(graph: Repository, other: Repository) -> None:
     text = TEXT.replace("node City { name: String? }", 'node City { title: String? @rename_from("name") }')
     before = graph.head().commit.schema
     with pytest.raises(Conflict) as caught:
@@ -327,16 +321,14 @@ def test_a_schema_change_in_between_refuses_a_strict_write(graph: Repository, ot
     assert found["actual"] == other.head().commit.schema != before
 
 
-def test_an_old_commit_is_read_with_the_schema_it_was_made_under(
-    graph: Repository, other: Repository
-) -> None:
+def test_read_at_old_commit_uses_its_schema(graph: Repository, other: Repository) -> None:
     text = TEXT.replace("node City { name: String? }", 'node City { title: String? @rename_from("name") }')
     apply_schema(graph, text)
     old = other.snapshot(at=next(iter(chain(other))).id)
     assert [column.name for column in old.table(CITY).columns] == ["id", "name"]
 
 
-def test_preparations_are_bounded(
+def test_write_that_keeps_losing_stops_after_a_bounded_number_of_attempts(
     graph: Repository, other: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repository_module, "MAX_PREPARATIONS", 4)
@@ -350,7 +342,7 @@ def test_preparations_are_bounded(
     assert people(graph) == {"o": "3"}
 
 
-def test_a_write_that_is_left_alone_at_last_succeeds(graph: Repository, other: Repository) -> None:
+def test_write_that_loses_several_times_succeeds_at_last(graph: Repository, other: Repository) -> None:
     disturbances = [partial(put, other, {"o": str(number)}) for number in range(3)]
     work = Interrupted(staging({"a": "1"}), *disturbances)
     write(graph, work)
@@ -361,12 +353,12 @@ def test_a_write_that_is_left_alone_at_last_succeeds(graph: Repository, other: R
 # --- preconditions --------------------------------------------------------------------------------------
 
 
-def test_an_expected_head_that_holds_lets_the_write_through(graph: Repository) -> None:
+def test_if_commit_with_current_head_publishes(graph: Repository) -> None:
     head = graph.head().commit.id
     assert write(graph, staging({"a": "1"}), expected_head=head).commit.parent == head
 
 
-def test_an_expected_head_that_does_not_hold_refuses_before_anything_is_prepared(graph: Repository) -> None:
+def test_if_commit_with_other_head_is_refused_before_preparing(graph: Repository) -> None:
     old = graph.head().commit.id
     new = put(graph, {"a": "1"}).id
     work = Interrupted(staging({"b": "1"}))
@@ -379,13 +371,13 @@ def test_an_expected_head_that_does_not_hold_refuses_before_anything_is_prepared
     assert work.times == 0
 
 
-def test_an_expected_head_refuses_even_a_write_that_would_change_nothing(graph: Repository) -> None:
+def test_if_commit_with_other_head_refuses_a_write_without_changes(graph: Repository) -> None:
     with pytest.raises(PreconditionFailed):
         graph.write("main", WriteRequest("mutate", expected_head="other"), lambda _: Prepared(None, None))
 
 
 @pytest.mark.parametrize("key", [PERSON, CITY])
-def test_an_expected_head_that_is_lost_meanwhile_is_never_retried(
+def test_if_commit_lost_during_the_write_is_not_retried(
     graph: Repository, other: Repository, key: str
 ) -> None:
     head = graph.head().commit.id
@@ -396,7 +388,7 @@ def test_an_expected_head_that_is_lost_meanwhile_is_never_retried(
     assert "a" not in people(graph)
 
 
-def test_the_head_of_a_fresh_branch_is_the_inherited_commit(graph: Repository) -> None:
+def test_if_commit_on_new_branch_accepts_the_inherited_commit(graph: Repository) -> None:
     commit = put(graph, {"a": "1"})
     graph.create_branch("b")
     assert write(graph, staging({"b": "1"}), "b", expected_head=commit.id).commit.parent == commit.id
@@ -405,7 +397,7 @@ def test_the_head_of_a_fresh_branch_is_the_inherited_commit(graph: Repository) -
 # --- idempotency keys -----------------------------------------------------------------------------------
 
 
-def test_the_same_key_twice_makes_one_commit(uri: str) -> None:
+def test_idempotency_key_used_twice_makes_one_commit(uri: str) -> None:
     graph = make_graph(uri)
     first = write(graph, staging({"a": "1"}), key="k", request="r")
     work = Interrupted(staging({"a": "1"}))
@@ -417,7 +409,7 @@ def test_the_same_key_twice_makes_one_commit(uri: str) -> None:
     assert len(chain(graph)) == 2
 
 
-def test_the_same_key_for_another_request_is_a_conflict(graph: Repository) -> None:
+def test_idempotency_key_of_another_request_raises_conflict(graph: Repository) -> None:
     first = write(graph, staging({"a": "1"}), key="k", request="one")
     with pytest.raises(Conflict, match="was used for a different request") as caught:
         write(graph, staging({"b": "1"}), key="k", request="two")
@@ -425,7 +417,7 @@ def test_the_same_key_for_another_request_is_a_conflict(graph: Repository) -> No
     assert people(graph) == {"a": "1"}
 
 
-def test_a_key_is_one_keys_own_on_every_branch(graph: Repository) -> None:
+def test_idempotency_key_is_separate_on_each_branch(graph: Repository) -> None:
     graph.create_branch("b")
     one = write(graph, staging({"a": "1"}), key="k")
     two = write(graph, staging({"a": "2"}), "b", key="k", request="another")
@@ -433,7 +425,7 @@ def test_a_key_is_one_keys_own_on_every_branch(graph: Repository) -> None:
     assert (people(graph), people(graph, "b")) == ({"a": "1"}, {"a": "2"})
 
 
-def test_a_branch_made_again_does_not_inherit_keys(graph: Repository) -> None:
+def test_idempotency_key_of_deleted_branch_is_not_inherited_by_its_name(graph: Repository) -> None:
     graph.create_branch("b")
     write(graph, staging({"a": "1"}), "b", key="k")
     graph.delete_branch("b")
@@ -442,14 +434,14 @@ def test_a_branch_made_again_does_not_inherit_keys(graph: Repository) -> None:
     assert people(graph, "b") == {"a": "1"}
 
 
-def test_a_name_with_spaces_around_it_is_the_same_branch_to_a_key(graph: Repository) -> None:
+def test_idempotency_key_ignores_spaces_around_the_branch_name(graph: Repository) -> None:
     first = write(graph, staging({"a": "1"}), " main ", key="k")
     assert first.commit.branch == "main"
     assert write(graph, staging({"a": "1"}), "main", key="k") == PublishReceipt(first.commit, replayed=True)
 
 
 @pytest.mark.parametrize("bulk", [False, True])
-def test_one_key_from_many_threads_makes_one_commit_and_equal_receipts(bulk: bool) -> None:
+def test_idempotency_key_in_threads_makes_one_commit_and_equal_receipts(bulk: bool) -> None:
     graph = make_graph(fresh_memory())
 
     def prepare(transaction: Transaction) -> Prepared[None]:
@@ -467,7 +459,7 @@ def test_one_key_from_many_threads_makes_one_commit_and_equal_receipts(bulk: boo
     assert len(chain(graph)) == 2
 
 
-def test_a_key_whose_first_attempt_died_before_publishing_is_used_by_the_second(graph: Repository) -> None:
+def test_idempotency_key_of_interrupted_write_is_reused(graph: Repository) -> None:
     class Died(BaseException):
         pass
 
@@ -486,7 +478,7 @@ def test_a_key_whose_first_attempt_died_before_publishing_is_used_by_the_second(
     assert people(graph) == {"a": "1"}
 
 
-def test_a_plan_published_twice_makes_one_commit(uri: str) -> None:
+def test_publish_of_one_plan_twice_makes_one_commit(uri: str) -> None:
     graph = make_graph(uri)
     transaction = graph.begin()
     stage(transaction, {"a": "1"})
@@ -499,7 +491,7 @@ def test_a_plan_published_twice_makes_one_commit(uri: str) -> None:
     assert len(chain(graph)) == 3
 
 
-def test_a_plan_survives_its_json_form(graph: Repository) -> None:
+def test_write_plan_round_trips_through_json(graph: Repository) -> None:
     transaction = graph.begin()
     transaction.read(KNOWS)
     stage(transaction, {"a": "1"})
@@ -510,7 +502,7 @@ def test_a_plan_survives_its_json_form(graph: Repository) -> None:
 # --- lineage --------------------------------------------------------------------------------------------
 
 
-def test_times_grow_along_a_branch_even_when_the_clock_steps_back(
+def test_commit_times_increase_when_the_clock_steps_back(
     graph: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = time.time_ns
@@ -522,7 +514,7 @@ def test_times_grow_along_a_branch_even_when_the_clock_steps_back(
     assert len(chain(graph)) == 6
 
 
-def test_an_error_while_preparing_leaves_nothing_and_the_next_write_works(uri: str) -> None:
+def test_write_that_fails_while_preparing_leaves_nothing_visible(uri: str) -> None:
     graph = make_graph(uri)
     before = graph.head()
 
@@ -540,7 +532,7 @@ def test_an_error_while_preparing_leaves_nothing_and_the_next_write_works(uri: s
     assert graph.recoveries() == []
 
 
-def test_a_transaction_that_is_dropped_leaves_nothing_visible(uri: str) -> None:
+def test_dropped_transaction_leaves_nothing_visible(uri: str) -> None:
     graph = make_graph(uri)
     transaction = graph.begin()
     stage(transaction, {"a": "1"})
@@ -551,7 +543,7 @@ def test_a_transaction_that_is_dropped_leaves_nothing_visible(uri: str) -> None:
     assert people(graph) == {"b": "1"}
 
 
-def test_a_bulk_write_leaves_no_intent_behind(uri: str) -> None:
+def test_bulk_write_removes_its_intent(uri: str) -> None:
     graph = make_graph(uri)
     receipt = write(graph, staging({"a": "1"}), bulk=True)
     assert not graph.intents.pending()
@@ -565,7 +557,7 @@ def test_a_bulk_write_leaves_no_intent_behind(uri: str) -> None:
 
 @pytest.mark.parametrize("bulk", [False, True])
 @pytest.mark.parametrize("again", [False, True])
-def test_a_branch_that_is_deleted_meanwhile_is_not_found_even_when_made_again(
+def test_write_to_branch_deleted_and_created_again_raises_not_found(
     graph: Repository, other: Repository, bulk: bool, again: bool
 ) -> None:
     graph.create_branch("b")
@@ -584,7 +576,7 @@ def test_a_branch_that_is_deleted_meanwhile_is_not_found_even_when_made_again(
         assert people(graph, "b") == {"a": "2"}
 
 
-def test_a_write_to_a_branch_that_does_not_exist_is_not_found(graph: Repository) -> None:
+def test_write_to_missing_branch_raises_not_found(graph: Repository) -> None:
     with pytest.raises(NotFound, match="branch 'nope' not found"):
         put(graph, {"a": "1"}, "nope")
 
@@ -592,7 +584,7 @@ def test_a_write_to_a_branch_that_does_not_exist_is_not_found(graph: Repository)
 # --- many at once ---------------------------------------------------------------------------------------
 
 
-def test_threads_on_one_branch_end_in_one_chain_with_every_acknowledged_commit(uri: str) -> None:
+def test_writes_in_threads_form_one_chain_of_all_acknowledged_commits(uri: str) -> None:
     graph = make_graph(uri)
 
     def work(number: int) -> list[str]:
@@ -607,7 +599,7 @@ def test_threads_on_one_branch_end_in_one_chain_with_every_acknowledged_commit(u
     assert len(people(graph)) == 30
 
 
-def test_strict_writers_on_one_base_end_in_one_success_and_conflicts(uri: str) -> None:
+def test_strict_writers_on_one_base_have_one_winner(uri: str) -> None:
     graph = make_graph(uri)
     put(graph, {"a": "0"})
     plans = []
@@ -634,7 +626,7 @@ def taking(pin: TablePin) -> Callable[[Transaction], Prepared[None]]:
     return prepare
 
 
-def test_a_version_that_a_commit_takes_over_keeps_the_commit_that_made_its_rows(uri: str) -> None:
+def test_adopted_version_keeps_its_content_commit(uri: str) -> None:
     graph = make_graph(uri)
     graph.create_branch("side")
     made = write(graph, staging({"a": "1"}), branch="side")
@@ -647,7 +639,7 @@ def test_a_version_that_a_commit_takes_over_keeps_the_commit_that_made_its_rows(
     assert people(handle(graph)) == {"a": "1"}
 
 
-def test_a_commit_takes_over_nothing_that_was_removed_meanwhile(tmp_path: Path) -> None:
+def test_commit_that_adopts_a_removed_version_is_refused(tmp_path: Path) -> None:
     graph = make_graph(str(tmp_path / "graph"))
     graph.create_branch("side")
     write(graph, staging({"a": "1"}), branch="side")
@@ -659,7 +651,7 @@ def test_a_commit_takes_over_nothing_that_was_removed_meanwhile(tmp_path: Path) 
     assert graph.head() == before
 
 
-def test_a_commit_builds_on_nothing_of_another_branch_that_was_removed_meanwhile(tmp_path: Path) -> None:
+def test_commit_on_removed_version_of_another_branch_is_refused(tmp_path: Path) -> None:
     graph = make_graph(str(tmp_path / "graph"))
     graph.create_branch("side")
     write(graph, staging({"a": "1"}), branch="side")
@@ -676,7 +668,7 @@ def test_a_commit_builds_on_nothing_of_another_branch_that_was_removed_meanwhile
     assert graph.head() == before
 
 
-def test_whoever_removes_versions_and_whoever_takes_them_over_see_each_other(
+def test_removal_and_adoption_of_a_version_detect_each_other(
     graph: Repository, other: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph.create_branch("side")

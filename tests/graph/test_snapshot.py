@@ -34,7 +34,7 @@ def moment(micros: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
 
 
-def test_every_past_commit_reads_as_it_did(uri: str) -> None:
+def test_read_at_every_past_commit_returns_its_rows(uri: str) -> None:
     graph = make_graph(uri)
     seen = {graph.head().commit.id: dict[str, str | None]()}
     for number in range(8):
@@ -45,7 +45,7 @@ def test_every_past_commit_reads_as_it_did(uri: str) -> None:
     assert {id_: contents(cold.snapshot(at=id_)) for id_ in seen} == seen
 
 
-def test_a_moment_leads_to_the_commit_that_was_current_then(
+def test_snapshot_at_time_is_the_commit_that_was_current(
     graph: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = graph.head().commit.created_at
@@ -64,7 +64,7 @@ def test_a_moment_leads_to_the_commit_that_was_current_then(
         graph.snapshot(at=moment(base - 5_000))
 
 
-def test_a_moment_with_microseconds_is_taken_exactly_and_one_without_covers_its_millisecond(
+def test_snapshot_at_time_with_microseconds_is_exact(
     graph: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = (graph.head().commit.created_at // 1000 + 10) * 1000
@@ -79,7 +79,7 @@ def test_a_moment_with_microseconds_is_taken_exactly_and_one_without_covers_its_
     assert graph.snapshot(at=moment(base + 1000)).commit_id == commits[4].id
 
 
-def test_a_commit_is_not_found_on_a_branch_that_is_not_there(graph: Repository) -> None:
+def test_snapshot_at_commit_on_missing_branch_raises_not_found(graph: Repository) -> None:
     commit = put(graph, {"a": "1"})
     with pytest.raises(NotFound, match="branch 'nob' not found"):
         graph.snapshot("nob", commit.id)
@@ -89,13 +89,13 @@ def test_a_commit_is_not_found_on_a_branch_that_is_not_there(graph: Repository) 
     assert graph.snapshot("x", commit.id).branch == "x"
 
 
-def test_a_snapshot_is_its_own_name(graph: Repository) -> None:
+def test_snapshot_at_snapshot_returns_it(graph: Repository) -> None:
     snapshot = graph.snapshot()
     put(graph, {"a": "1"})
     assert graph.snapshot(at=snapshot) == snapshot
 
 
-def test_a_reader_keeps_its_snapshot_while_writers_go_on(uri: str) -> None:
+def test_snapshot_is_stable_beside_writers(uri: str) -> None:
     graph = make_graph(uri)
     put(graph, {"a": "1", "b": "1"})
     reader = handle(graph, "r").snapshot()
@@ -109,7 +109,7 @@ def test_a_reader_keeps_its_snapshot_while_writers_go_on(uri: str) -> None:
     assert len(contents(graph.snapshot())) == 42
 
 
-def test_a_snapshot_of_a_deleted_branch_is_still_read(graph: Repository) -> None:
+def test_snapshot_of_deleted_branch_stays_readable(graph: Repository) -> None:
     graph.create_branch("x")
     put(graph, {"a": "1"}, "x")
     snapshot = graph.snapshot("x")
@@ -117,7 +117,7 @@ def test_a_snapshot_of_a_deleted_branch_is_still_read(graph: Repository) -> None
     assert contents(snapshot) == {"a": "1"}
 
 
-def test_a_commit_of_any_branch_can_be_read_by_its_id(graph: Repository) -> None:
+def test_snapshot_at_commit_of_another_branch_is_readable(graph: Repository) -> None:
     graph.create_branch("x")
     commit = put(graph, {"a": "1"}, "x")
     assert contents(graph.snapshot(at=commit.id)) == {"a": "1"}
@@ -127,13 +127,13 @@ def test_a_commit_of_any_branch_can_be_read_by_its_id(graph: Repository) -> None
         graph.snapshot("nope")
 
 
-def test_a_snapshot_names_its_types_with_their_pins(graph: Repository) -> None:
+def test_snapshot_lists_types_and_pins(graph: Repository) -> None:
     snapshot = graph.snapshot()
     assert list(snapshot.types) == [CITY, PERSON, KNOWS]
     assert snapshot.types[PERSON] == snapshot.pin(PERSON)
 
 
-def test_a_type_that_does_not_exist_is_not_found_and_not_reclaimed(graph: Repository) -> None:
+def test_scan_of_unknown_type_raises_not_found(graph: Repository) -> None:
     snapshot = graph.snapshot()
     with pytest.raises(NotFound, match=r"^unknown type 'node:Nope'$"):
         snapshot.scan("node:Nope")
@@ -141,12 +141,12 @@ def test_a_type_that_does_not_exist_is_not_found_and_not_reclaimed(graph: Reposi
         list(snapshot.scan_batches("node:Nope"))
 
 
-def test_a_column_that_does_not_exist_is_not_taken_for_reclaimed(graph: Repository) -> None:
+def test_scan_of_unknown_column_is_not_reported_as_reclaimed(graph: Repository) -> None:
     with pytest.raises(StorageError, match="nope"):
         graph.snapshot().scan(PERSON, ["nope"])
 
 
-def test_a_stream_of_batches_holds_the_same_rows(graph: Repository) -> None:
+def test_stream_of_batches_equals_the_scan(graph: Repository) -> None:
     put(graph, {str(number): "x" for number in range(50)})
     batches = graph.snapshot().scan_batches(PERSON, ["id"], "id <> '7'")
     assert sum(batch.num_rows for batch in batches) == 49

@@ -74,7 +74,7 @@ def audit(graph: Repository) -> list[tuple[str, str, str | None]]:
 # --- complete work is published -------------------------------------------------------------------------
 
 
-def test_confirmed_work_of_a_dead_owner_is_published_when_the_graph_is_opened(uri: str) -> None:
+def test_open_publishes_confirmed_intent_of_a_dead_owner(uri: str) -> None:
     graph = make_graph(uri)
     intent = leave_intent(graph, staging({"a": "1"}, as_class="strict"))
     assert people(graph) == {}
@@ -90,7 +90,7 @@ def test_confirmed_work_of_a_dead_owner_is_published_when_the_graph_is_opened(ur
     assert leftovers(opened) == []
 
 
-def test_it_is_published_once_however_often_the_graph_is_healed(uri: str) -> None:
+def test_recovery_run_repeatedly_publishes_once(uri: str) -> None:
     graph = make_graph(uri)
     leave_intent(graph, staging({"a": "1"}))
     assert [len(graph.recover()) for _ in range(3)] == [1, 0, 0]
@@ -99,7 +99,7 @@ def test_it_is_published_once_however_often_the_graph_is_healed(uri: str) -> Non
     assert len(graph.recoveries()) == 1
 
 
-def test_a_long_lived_handle_heals_at_its_next_write_and_builds_on_the_result(uri: str) -> None:
+def test_write_on_open_handle_recovers_first_and_builds_on_the_result(uri: str) -> None:
     graph = make_graph(uri)
     intent = leave_intent(handle(graph), staging({"a": "1"}))
     assert intent.plan is not None
@@ -109,7 +109,7 @@ def test_a_long_lived_handle_heals_at_its_next_write_and_builds_on_the_result(ur
     assert leftovers(graph) == []
 
 
-def test_it_is_rebased_over_changes_that_do_not_concern_it(graph: Repository) -> None:
+def test_recovery_rebases_over_unrelated_changes(graph: Repository) -> None:
     intent = leave_intent(graph, staging({"a": "1"}, as_class="strict"), owner=far_owner())
     theirs = put(graph, {"c": "1"}, key=CITY)
     graph.intents.lease_seconds = -1
@@ -118,7 +118,7 @@ def test_it_is_rebased_over_changes_that_do_not_concern_it(graph: Repository) ->
     assert graph.head().commit.parent == theirs.id
 
 
-def test_several_are_published_in_the_order_they_began(graph: Repository) -> None:
+def test_recovery_publishes_several_intents_in_their_order(graph: Repository) -> None:
     first = leave_intent(graph, staging({"a": "1"}), owner=far_owner())
     second = leave_intent(graph, staging({"c": "1"}, key=CITY), owner=far_owner())
     graph.intents.lease_seconds = -1
@@ -129,7 +129,7 @@ def test_several_are_published_in_the_order_they_began(graph: Repository) -> Non
 # --- incomplete and overtaken work is discarded ---------------------------------------------------------
 
 
-def test_unconfirmed_work_of_a_dead_owner_is_discarded_on_record(uri: str) -> None:
+def test_recovery_discards_unconfirmed_intent_with_a_record(uri: str) -> None:
     graph = make_graph(uri)
     head = graph.head()
     intent = leave_intent(graph, None)
@@ -142,7 +142,7 @@ def test_unconfirmed_work_of_a_dead_owner_is_discarded_on_record(uri: str) -> No
 
 
 @pytest.mark.parametrize("operation_class", ["strict", "insert", "maintenance"])
-def test_work_that_was_overtaken_is_discarded_on_record(
+def test_recovery_of_conflicting_intent_discards_it_with_a_record(
     graph: Repository, operation_class: OperationClass
 ) -> None:
     intent = leave_intent(graph, staging({"a": "1"}, as_class=operation_class), owner=far_owner())
@@ -155,7 +155,7 @@ def test_work_that_was_overtaken_is_discarded_on_record(
     assert leftovers(graph) == []
 
 
-def test_work_whose_precondition_is_lost_is_discarded_on_record(graph: Repository) -> None:
+def test_recovery_of_intent_with_lost_precondition_discards_it_with_a_record(graph: Repository) -> None:
     head = graph.head().commit.id
     leave_intent(graph, staging({"a": "1"}), owner=far_owner(), expected_head=head)
     put(graph, {"c": "1"}, key=CITY)
@@ -166,7 +166,9 @@ def test_work_whose_precondition_is_lost_is_discarded_on_record(graph: Repositor
 
 @pytest.mark.parametrize("confirmed", [True, False])
 @pytest.mark.parametrize("again", [True, False])
-def test_work_on_a_deleted_branch_is_discarded_as_orphaned(uri: str, confirmed: bool, again: bool) -> None:
+def test_recovery_of_intent_on_deleted_branch_discards_it_as_orphaned(
+    uri: str, confirmed: bool, again: bool
+) -> None:
     graph = make_graph(uri)
     graph.create_branch("x")
     intent = leave_intent(graph, staging({"a": "1"}) if confirmed else None, "x")
@@ -186,21 +188,21 @@ def test_work_on_a_deleted_branch_is_discarded_as_orphaned(uri: str, confirmed: 
 # --- crashes inside recovery ----------------------------------------------------------------------------
 
 
-def test_a_healer_that_died_after_claiming_to_discard_is_finished_by_the_next(graph: Repository) -> None:
+def test_recovery_interrupted_after_claiming_to_discard_is_completed_by_the_next(graph: Repository) -> None:
     intent = leave_intent(graph, None)
     assert graph.intents.claim_outcome(intent.id, "discarded") == "discarded"
     assert [row.outcome for row in graph.recover()] == ["discarded"]
     assert leftovers(graph) == []
 
 
-def test_a_healer_that_died_after_claiming_to_publish_is_finished_by_the_next(graph: Repository) -> None:
+def test_recovery_interrupted_after_claiming_to_publish_is_completed_by_the_next(graph: Repository) -> None:
     intent = leave_intent(graph, staging({"a": "1"}))
     assert graph.intents.claim_outcome(intent.id, "publishing") == "publishing"
     assert [row.outcome for row in graph.recover()] == ["rolled_forward"]
     assert people(graph) == {"a": "1"}
 
 
-def test_what_was_claimed_to_be_discarded_is_never_published_even_when_it_is_confirmed(
+def test_intent_claimed_for_discard_is_never_published_even_if_confirmed(
     graph: Repository,
 ) -> None:
     intent = leave_intent(graph, staging({"a": "1"}))
@@ -210,7 +212,7 @@ def test_what_was_claimed_to_be_discarded_is_never_published_even_when_it_is_con
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
-def test_a_healer_that_died_before_tidying_up_leaves_no_second_row(
+def test_recovery_interrupted_before_removal_writes_no_second_record(
     graph: Repository, confirmed: bool
 ) -> None:
     intent = leave_intent(graph, staging({"a": "1"}) if confirmed else None)
@@ -221,7 +223,7 @@ def test_a_healer_that_died_before_tidying_up_leaves_no_second_row(
     assert leftovers(graph) == []
 
 
-def test_an_intent_whose_commit_is_there_is_only_tidied_up(graph: Repository) -> None:
+def test_recovery_of_published_intent_only_removes_it(graph: Repository) -> None:
     intent = leave_intent(graph, staging({"a": "1"}))
     assert intent.plan is not None
     publish(graph.manifest, intent.plan)
@@ -233,7 +235,7 @@ def test_an_intent_whose_commit_is_there_is_only_tidied_up(graph: Repository) ->
 
 
 @pytest.mark.parametrize("kind", ["confirmed", "unconfirmed", "overtaken", "orphaned"])
-def test_of_many_healers_at_once_one_writes_the_record(uri: str, kind: str) -> None:
+def test_concurrent_recoveries_write_one_record(uri: str, kind: str) -> None:
     graph = make_graph(uri)
     graph.create_branch("x")
     prepare = None if kind == "unconfirmed" else staging({"a": "1"}, as_class="strict")
@@ -255,7 +257,7 @@ def test_of_many_healers_at_once_one_writes_the_record(uri: str, kind: str) -> N
         assert [commit.recovered for commit in chain(graph, "x")] == [False, True]
 
 
-def test_of_healers_that_looked_at_the_same_intent_the_late_one_changes_nothing(graph: Repository) -> None:
+def test_recovery_with_stale_view_of_an_intent_changes_nothing(graph: Repository) -> None:
     """One recovery reads the intent before another recovers and removes it."""
     for prepare, claim in ((None, "discarded"), (staging({"a": "1"}), "publishing")):
         intent = leave_intent(graph, prepare)
@@ -268,7 +270,7 @@ def test_of_healers_that_looked_at_the_same_intent_the_late_one_changes_nothing(
 # --- owners that live, or seem dead ---------------------------------------------------------------------
 
 
-def test_a_live_writer_of_this_process_is_left_alone(uri: str) -> None:
+def test_recovery_keeps_the_intent_of_a_writer_in_this_process(uri: str) -> None:
     graph = make_graph(uri)
     other = handle(graph)
 
@@ -286,7 +288,7 @@ def test_a_live_writer_of_this_process_is_left_alone(uri: str) -> None:
     assert graph.recoveries() == []
 
 
-def test_a_live_process_is_left_alone_and_a_reused_number_is_not(graph: Repository) -> None:
+def test_recovery_keeps_the_intent_of_a_live_process_and_detects_a_reused_pid(graph: Repository) -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         alive = IntentOwner(this_machine(), process.pid, process_start(process.pid))
@@ -298,7 +300,7 @@ def test_a_live_process_is_left_alone_and_a_reused_number_is_not(graph: Reposito
         process.communicate(b"\n")
 
 
-def test_a_process_that_ended_is_healed(graph: Repository) -> None:
+def test_recovery_discards_the_intent_of_an_ended_process(graph: Repository) -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     owner = IntentOwner(this_machine(), process.pid, process_start(process.pid))
     leave_intent(graph, staging({"a": "1"}), owner=owner)
@@ -308,7 +310,7 @@ def test_a_process_that_ended_is_healed(graph: Repository) -> None:
     assert process_start(DEAD) == ""
 
 
-def test_the_lease_of_another_machine_is_respected_until_it_runs_out(graph: Repository) -> None:
+def test_recovery_keeps_the_intent_of_another_machine_until_its_lease_expires(graph: Repository) -> None:
     intent = leave_intent(graph, staging({"a": "1"}), owner=far_owner())
     graph.intents.renew_lease(intent.id)
     assert graph.recover() == []
@@ -318,7 +320,7 @@ def test_the_lease_of_another_machine_is_respected_until_it_runs_out(graph: Repo
     assert [row.outcome for row in graph.recover()] == ["rolled_forward"]
 
 
-def test_a_lease_that_was_never_written_counts_from_the_beginning(tmp_path: Path) -> None:
+def test_recovery_without_lease_counts_from_the_creation_of_the_intent(tmp_path: Path) -> None:
     graph = make_graph(str(tmp_path / "graph"))
     intent = leave_intent(graph, None, owner=far_owner())
     assert graph.recover() == []
@@ -347,9 +349,7 @@ def say(graph: Repository, id_: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-86_400, -120, 120, 86_400])
-def test_a_live_writer_elsewhere_is_left_alone_and_a_dead_one_healed_whatever_its_clock_says(
-    tmp_path: Path, seconds: float
-) -> None:
+def test_recovery_ignores_the_clock_of_another_machine(tmp_path: Path, seconds: float) -> None:
     graph = make_graph(str(tmp_path / "graph"))
     intent = leave_intent(graph, staging({"a": "1"}), owner=far_owner())
     say(graph, intent.id, seconds)
@@ -363,9 +363,7 @@ def test_a_live_writer_elsewhere_is_left_alone_and_a_dead_one_healed_whatever_it
 
 
 @pytest.mark.parametrize("seconds", [-7_200, 0, 7_200])
-def test_what_is_held_is_left_alone_for_as_long_as_was_said_whatever_the_clock_of_who_said_it(
-    tmp_path: Path, seconds: float
-) -> None:
+def test_recovery_keeps_a_held_intent_for_its_duration_with_any_clock(tmp_path: Path, seconds: float) -> None:
     graph = make_graph(str(tmp_path / "graph"))
     id_ = graph.lease_intent("main", WriteRequest("load", bulk=True), 3_600)
     say(graph, id_, seconds + 3_600)
@@ -378,7 +376,7 @@ def test_what_is_held_is_left_alone_for_as_long_as_was_said_whatever_the_clock_o
     assert [row.id for row in graph.recover()] == [id_]
 
 
-def test_what_has_just_been_taken_over_is_left_alone_before_its_owner_is_heard_of(tmp_path: Path) -> None:
+def test_recovery_keeps_an_intent_that_was_just_taken_over(tmp_path: Path) -> None:
     graph = make_graph(str(tmp_path / "graph"))
     id_ = graph.lease_intent("main", WriteRequest("load", bulk=True), 3_600)
     silent_for(tmp_path / "graph", 3_000)
@@ -388,7 +386,7 @@ def test_what_has_just_been_taken_over_is_left_alone_before_its_owner_is_heard_o
     assert [row.id for row in graph.recover()] == [id_]
 
 
-def test_looking_for_the_dead_writes_nothing_where_only_reading_is_allowed(tmp_path: Path) -> None:
+def test_open_in_read_mode_with_dead_intent_writes_nothing(tmp_path: Path) -> None:
     graph = make_graph(str(tmp_path / "graph"))
     intent = leave_intent(graph, staging({"a": "1"}), owner=far_owner())
     say(graph, intent.id, -120)
@@ -404,7 +402,7 @@ def presume_dead(id_: str) -> None:
     intents_module._RUNNING.discard(id_)
 
 
-def test_an_owner_that_was_discarded_while_staging_gets_a_conflict_and_publishes_nothing(uri: str) -> None:
+def test_owner_discarded_while_staging_gets_conflict_and_publishes_nothing(uri: str) -> None:
     graph = make_graph(uri)
     other = handle(graph)
 
@@ -425,7 +423,7 @@ def test_an_owner_that_was_discarded_while_staging_gets_a_conflict_and_publishes
 
 
 @pytest.mark.parametrize("fate", ["rolled forward", "discarded"])
-def test_an_owner_that_wakes_before_its_swap_finds_out_what_became_of_it(uri: str, fate: str) -> None:
+def test_owner_paused_before_the_swap_gets_the_outcome_of_recovery(uri: str, fate: str) -> None:
     graph = make_graph(uri)
     other = handle(graph)
     transaction = graph.begin()
@@ -451,7 +449,7 @@ def test_an_owner_that_wakes_before_its_swap_finds_out_what_became_of_it(uri: st
     assert leftovers(graph) == []
 
 
-def test_an_owner_that_wakes_between_a_healers_look_and_its_claim_keeps_its_work(graph: Repository) -> None:
+def test_owner_that_confirms_before_the_claim_of_recovery_publishes(graph: Repository) -> None:
     other = handle(graph)
     transaction = graph.begin()
     with graph._intent(transaction, WriteRequest("load", "ana")) as owned:
@@ -467,7 +465,7 @@ def test_an_owner_that_wakes_between_a_healers_look_and_its_claim_keeps_its_work
     assert graph.recoveries() == []
 
 
-def test_owner_and_healer_that_both_publish_make_one_commit(uri: str) -> None:
+def test_owner_and_recovery_that_both_publish_make_one_commit(uri: str) -> None:
     graph = make_graph(uri)
     intent = leave_intent(graph, staging({"a": "1"}, as_class="strict"), owner=far_owner())
     plan = intent.plan
@@ -486,7 +484,7 @@ def test_owner_and_healer_that_both_publish_make_one_commit(uri: str) -> None:
 
 
 @pytest.mark.parametrize("data", UNREADABLE)
-def test_an_unreadable_intent_stops_writers_and_not_readers_and_is_kept(uri: str, data: bytes) -> None:
+def test_unreadable_intent_stops_writers_and_not_readers(uri: str, data: bytes) -> None:
     graph = make_graph(uri)
     put(graph, {"a": "1"})
     graph.objects.put("__recovery/x.json", data)
@@ -502,7 +500,7 @@ def test_an_unreadable_intent_stops_writers_and_not_readers_and_is_kept(uri: str
 
 
 @pytest.mark.parametrize("data", UNREADABLE)
-def test_an_unreadable_intent_is_given_up_by_force_once_and_on_record(uri: str, data: bytes) -> None:
+def test_unreadable_intent_is_discarded_by_force_once_with_a_record(uri: str, data: bytes) -> None:
     graph = make_graph(uri)
     graph.objects.put("__recovery/x.json", data)
     with pytest.raises(RecoveryRequired):
@@ -515,7 +513,7 @@ def test_an_unreadable_intent_is_given_up_by_force_once_and_on_record(uri: str, 
     put(graph, {"b": "1"})
 
 
-def test_an_owner_whose_unreadable_intent_was_given_up_publishes_nothing(uri: str) -> None:
+def test_owner_whose_unreadable_intent_was_discarded_publishes_nothing(uri: str) -> None:
     graph = make_graph(uri)
     other = handle(graph)
     transaction = graph.begin()
@@ -533,7 +531,7 @@ def test_an_owner_whose_unreadable_intent_was_given_up_publishes_nothing(uri: st
     assert leftovers(graph) == []
 
 
-def test_an_intent_that_cannot_be_removed_is_a_warning_and_not_a_failure(tmp_path: Path) -> None:
+def test_intent_that_cannot_be_removed_is_a_warning(tmp_path: Path) -> None:
     graph = make_graph(str(tmp_path / "graph"))
     folder = tmp_path / "graph" / "__recovery"
 
@@ -556,7 +554,7 @@ def test_an_intent_that_cannot_be_removed_is_a_warning_and_not_a_failure(tmp_pat
     assert leftovers(graph) == []
 
 
-def test_an_intent_that_cannot_be_written_aborts_before_anything_happened(tmp_path: Path) -> None:
+def test_bulk_write_whose_intent_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
     graph = make_graph(str(tmp_path / "graph"))
     (tmp_path / "graph" / "__recovery").write_text("not a folder")
     called: list[Transaction] = []
@@ -572,7 +570,7 @@ def test_an_intent_that_cannot_be_written_aborts_before_anything_happened(tmp_pa
     assert people(graph) == {}
 
 
-def test_a_missing_file_of_the_manifest_is_not_taken_for_a_deleted_branch(tmp_path: Path) -> None:
+def test_recovery_with_missing_manifest_file_does_not_orphan_the_intent(tmp_path: Path) -> None:
     graph = make_graph(str(tmp_path / "graph"))
     leave_intent(graph, staging({"a": "1"}))
     reader = handle(graph, "r")
@@ -584,7 +582,7 @@ def test_a_missing_file_of_the_manifest_is_not_taken_for_a_deleted_branch(tmp_pa
     assert len(leftovers(graph)) == 1
 
 
-def test_an_intent_survives_its_json_form(graph: Repository) -> None:
+def test_intent_round_trips_through_json(graph: Repository) -> None:
     for prepare in (None, staging({"a": "1"})):
         intent = leave_intent(graph, prepare, owner=far_owner(), actor=None)
         assert Intent.from_bytes(intent.to_bytes(), intent.id) == intent
@@ -592,7 +590,7 @@ def test_an_intent_survives_its_json_form(graph: Repository) -> None:
     assert graph.intents.read("nobody") is None
 
 
-def test_what_an_interrupted_removal_left_is_tidied_up(graph: Repository) -> None:
+def test_recovery_removes_the_remains_of_an_interrupted_removal(graph: Repository) -> None:
     graph.objects.put("__recovery/gone.lease", b"1")
     graph.objects.put("__recovery/gone.outcome", b"discarded")
     put(graph, {"a": "1"})
@@ -600,7 +598,7 @@ def test_what_an_interrupted_removal_left_is_tidied_up(graph: Repository) -> Non
     assert graph.recoveries() == []
 
 
-def test_the_first_claim_of_an_outcome_holds(graph: Repository) -> None:
+def test_concurrent_claims_of_an_outcome_agree_on_the_first(graph: Repository) -> None:
     intent = leave_intent(graph, None, owner=far_owner())
     intents = [Intents(graph.objects) for _ in range(6)]
     claims: list[Literal["publishing", "discarded"]] = ["publishing", "discarded"] * 3
@@ -611,7 +609,7 @@ def test_the_first_claim_of_an_outcome_holds(graph: Repository) -> None:
     assert outcomes[0] in ("publishing", "discarded")
 
 
-def test_recovery_rows_say_who_and_why(graph: Repository) -> None:
+def test_recovery_record_has_actor_and_reason(graph: Repository) -> None:
     leave_intent(graph, None, actor="eve", operation="merge")
     leave_intent(graph, staging({"a": "1"}), actor=None)
     graph.recover()
