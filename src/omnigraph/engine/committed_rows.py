@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import logical_schema
+from omnigraph.catalog.keys import node_key
+from omnigraph.engine.key_predicates import specified_id, specified_values
 from omnigraph.engine.parameters import Bindings
 from omnigraph.engine.pushdown import push_down
 from omnigraph.engine.table_rows import logical_column
@@ -29,6 +31,8 @@ _MAX_FILTER_VALUES = 4_000
 _MAX_CACHE_LOOKUPS = 256
 # Rows per part of a scan. Each part is compared with all the values: small parts cost time, large ones memory.
 _PART_ROWS = 262_144
+_MAX_REMEMBERED_VALUES = 16
+_MAX_REMEMBERED_ROWS = 1_000
 
 
 class RowAddressCache(Protocol):
@@ -59,6 +63,8 @@ class CommittedRows:
         self._snapshot = snapshot
         self._record_read = record_read
         self._cache = cache
+        # Results of lookups of few values: a delete looks its edges up again to check them.
+        self._found: dict[tuple[str, str, tuple[Any, ...]], pa.Table] = {}
 
     def find(self, key: str, column: str, values: pa.Array, columns: list[str] | None) -> pa.Table:
         """Return the rows whose `column` has one of the values.
@@ -67,15 +73,26 @@ class CommittedRows:
         """
         table = self._table(key)
         selected = [item.name for item in table.columns] if columns is None else columns
-        if len(values) == 0:
+        if len(values) == 0 or not self._snapshot.pin(key).rows:
             return _schema(table, selected).empty_table()
         if column == "id" and set(selected) <= {"id", ROW_ADDRESS}:
             addresses = self.addresses(key, values.to_pylist())
             if addresses is not None:
                 return _address_rows(table, selected, addresses)
+        if len(values) > _MAX_REMEMBERED_VALUES:
+            return self._find(table, column, values, selected)
+        lookup = (key, column, tuple(values.to_pylist()))
+        rows = self._found.get(lookup)
+        if rows is None or not set(selected) <= set(rows.column_names):
+            rows = self._find(table, column, values, selected)
+            if rows.num_rows <= _MAX_REMEMBERED_ROWS:
+                self._found[lookup] = rows
+        return rows.select(selected)
+
+    def _find(self, table: Table, column: str, values: pa.Array, selected: list[str]) -> pa.Table:
         scanned = list(dict.fromkeys([*selected, column]))
         if len(values) > _MAX_FILTER_VALUES or _has_nan(values):
-            parts = [part.filter(_is_in(part[column], values)) for part in self.parts(key, scanned)]
+            parts = [part.filter(_is_in(part[column], values)) for part in self.parts(table.key, scanned)]
             rows = pa.concat_tables(parts or [_schema(table, scanned).empty_table()])
         else:
             rows = self._scan(table, _values_filter(table, column, values), scanned)
@@ -86,6 +103,8 @@ class CommittedRows:
         """Return the rows at these addresses with all columns, in the order of storage."""
         table = self._table(key)
         names = [item.name for item in table.columns]
+        if not len(addresses):
+            return _schema(table, names).empty_table()
         snapshot = self._snapshot
         found = take_addresses(
             snapshot.tables, snapshot.pin(key), np.sort(addresses), physical_columns(table, names)
@@ -100,8 +119,26 @@ class CommittedRows:
     def candidates(self, key: str, predicate: ir.Predicate, bindings: Bindings) -> pa.Table:
         """Return the rows that the storage filter of a predicate selects: all that match, and perhaps more."""
         table = self._table(key)
+        found = self._find_by_key(table, predicate, bindings)
+        if found is not None:
+            return found
         pushed = push_down(predicate, lambda ref: _physical(table, ref), bindings)
         return self._scan(table, pushed.sql, [item.name for item in table.columns])
+
+    def _find_by_key(self, table: Table, predicate: ir.Predicate, bindings: Bindings) -> pa.Table | None:
+        """Return the row whose key a predicate specifies; None if it specifies no key, or ids are not cached."""
+        if table.kind != "node":
+            return None
+        key = node_key(self._snapshot.catalog, table.name)
+        where = predicate.items if isinstance(predicate, ir.And) else (predicate,)
+        values = specified_values(key, where, bindings)
+        if key is None or values is None:
+            return None
+        id_ = specified_id(key, values)
+        addresses = {} if id_ is None else self.addresses(table.key, [id_])
+        if addresses is None:
+            return None
+        return self.take(table.key, np.fromiter(addresses.values(), np.uint64))
 
     def parts(self, key: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield all rows of a table in parts of bounded size. `ROW_ADDRESS` may be among the columns."""

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import Conflict, NotFound, StorageError
@@ -44,7 +43,7 @@ def check_staged_files(root: LanceRoot, plan: WritePlan) -> None:
     """
     if root.local is not None:
         for path, file in _files(plan):
-            _check_size(plan, path, file, _local_size(root.local / path / file.name))
+            _check_size(plan, path, file, _local_size(f"{root.local}/{path}/{file.name}"))
     elif root.objects is not None and not _is_recent(plan):
         _check_objects(root.objects, plan)
 
@@ -57,7 +56,7 @@ def _files(plan: WritePlan) -> Iterator[tuple[str, FileDigest]]:
     return ((path, file) for path, files in plan.files.items() for file in files)
 
 
-def _local_size(file: Path) -> int | None:
+def _local_size(file: str) -> int | None:
     try:
         return os.stat(file).st_size  # noqa: PTH116 - twice as fast, and a load has thousands of files
     except FileNotFoundError:

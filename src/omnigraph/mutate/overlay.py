@@ -48,6 +48,8 @@ class Overlay:
         self._transaction = transaction
         self._cache = cache
         self._pending: dict[str, PendingRows] = {}
+        # Addresses that were looked up to compare rows, for staging: by table, with the ids.
+        self._known: dict[str, tuple[list[str], dict[str, int] | None]] = {}
 
     # --- statements --------------------------------------------------------------------------------------
 
@@ -150,13 +152,21 @@ class Overlay:
         ids = pending.unread_ids()
         if not ids:
             return None if ids is None else _Unread([], None)
-        known = self.committed.addresses(key, ids)
+        known = self._addresses(key, ids)
         if known is None:
             return _Unread(ids, None)
         # A row that was put and deleted again must not be committed, every other one must be.
         if any((id_ in known) == (id_ in pending.deleted) for id_ in ids):
             return None
         return _Unread(list(known), list(known.values()))
+
+    def _addresses(self, key: str, ids: list[str]) -> dict[str, int] | None:
+        """Return the addresses of committed rows, as `CommittedRows.addresses` does, looked up once."""
+        asked, known = self._known.get(key, ([], None))
+        if asked != ids or not ids:
+            known = self.committed.addresses(key, ids)
+            self._known[key] = (ids, known)
+        return known
 
     def stage(self) -> dict[str, dict[str, int]]:
         """Stage every change as a detached version; return the inserted, updated and deleted rows by table."""
@@ -165,7 +175,7 @@ class Overlay:
     def _stage(self, key: str, pending: PendingRows) -> dict[str, int]:
         insert, ids = pending.stored_rows(), pending.replaceable_ids
         # Addresses of the base hold in the version that is staged on: nothing else stages into this transaction.
-        addresses = self.committed.addresses(key, ids)
+        addresses = self._addresses(key, ids)
         if addresses is None:
             staged = self._transaction.stage(key, delete_ids=ids, insert=insert)
         else:

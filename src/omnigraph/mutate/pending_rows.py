@@ -97,13 +97,16 @@ class PendingRows:
         None if they have one: a row is new, a committed row is deleted, or a row differs from what it was before
         the first statement.
         """
-        originals = pa.concat_tables([self.rows.slice(0, 0), *self._originals])
-        known = set(originals["id"].to_pylist())
+        known: set[str] = set()
         ids = self.rows["id"].to_pylist()
-        if not (known.isdisjoint(self.deleted) and self._fresh.isdisjoint(ids)):
+        if not self._fresh.isdisjoint(ids):
             return None
-        if known and not has_same_rows(self.rows.filter(pa.array([id_ in known for id_ in ids])), originals):
-            return None
+        if self._originals:
+            originals = pa.concat_tables(self._originals)
+            known.update(originals["id"].to_pylist())
+            rows = self.rows.filter(pa.array([id_ in known for id_ in ids], pa.bool_()))
+            if not (known.isdisjoint(self.deleted) and has_same_rows(rows, originals)):
+                return None
         return [id_ for id_ in self.shadowed if id_ not in known and id_ not in self._fresh]
 
     def delta(self, vacated: Iterable[str]) -> TableDelta:

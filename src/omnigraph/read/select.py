@@ -7,18 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.catalog.keys import NodeKey, derive_id
+from omnigraph.catalog.keys import NodeKey
 from omnigraph.engine.arrow_expressions import matches
-from omnigraph.engine.exact_numbers import constant_value, exact_value
+from omnigraph.engine.key_predicates import specified_id, specified_values
 from omnigraph.engine.memory.cached_table import NO_ROWS, CachedTable, Ordinals
 from omnigraph.engine.pushdown import push_down
 from omnigraph.lang import ir
-from omnigraph.lang.types import FLOATS
 from omnigraph.read.column_sources import RowsSource, TableSource
 from omnigraph.read.read_session import ReadSession, conjunction
 from omnigraph.read.references import has_search, properties_of
-
-_CONSTANT = (ir.Const, ir.ParamRef, ir.Now)
 
 
 def select_rows(session: ReadSession, table: CachedTable, where: Sequence[ir.Predicate]) -> Ordinals:
@@ -71,16 +68,8 @@ def _look_up_key(session: ReadSession, table: CachedTable, where: Sequence[ir.Pr
     found = specified_key(session, table, where)
     if found is None:
         return None
-    key, values = found
-    exact: dict[str, ir.Value] = {}
-    for column in key.columns:
-        value = values[column.name]
-        assert not isinstance(value, tuple)
-        converted = None if value is None else exact_value(value, column.type.scalar)
-        if converted is None:
-            return NO_ROWS
-        exact[column.name] = converted
-    position = table.position(derive_id(key, exact))
+    id_ = specified_id(*found)
+    position = -1 if id_ is None else table.position(id_)
     return NO_ROWS if position < 0 else np.array([position], np.int64)
 
 
@@ -88,20 +77,8 @@ def specified_key(
     session: ReadSession, table: CachedTable, where: Sequence[ir.Predicate]
 ) -> tuple[NodeKey, dict[str, ir.Value]] | None:
     """Return the key of the table's nodes and its values, if equality predicates specify all of its properties."""
-    key = table.key
-    # Different floats may compare equal, and some floats are not allowed in keys.
-    if key is None or any(column.type.scalar in FLOATS for column in key.columns):
-        return None
-    names = {column.name for column in key.columns}
-    values: dict[str, ir.Value] = {}
-    for item in where:
-        if isinstance(item, ir.Compare) and item.op == "=":
-            left, right = item.left, item.right
-            if isinstance(left, _CONSTANT):
-                left, right = right, left
-            if isinstance(left, ir.PropertyRef) and isinstance(right, _CONSTANT) and left.property in names:
-                values.setdefault(left.property, constant_value(right, session.bindings))
-    return (key, values) if len(values) == len(names) else None
+    values = specified_values(table.key, where, session.bindings)
+    return None if table.key is None or values is None else (table.key, values)
 
 
 def _is_in_memory(table: CachedTable, predicate: ir.Predicate) -> bool:

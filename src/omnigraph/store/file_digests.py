@@ -6,6 +6,7 @@ at the speed of memory. It is not cryptographic: it does not protect against an 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from omnigraph.store.sync import storage_error_from_os
 
 __all__ = [
     "FileDigest",
+    "digest_bytes",
     "digest_chunks",
     "digest_file",
     "digest_text",
@@ -71,6 +73,15 @@ def read_stored_file(
     return digest_chunks(name, chunks()), bytes(kept)
 
 
+def digest_bytes(name: str, data: bytes) -> FileDigest:
+    """Return the digest of a file that is in memory.
+
+    >>> digest_bytes("data/a.lance", b"abc") == digest_chunks("data/a.lance", [b"ab", b"c"])
+    True
+    """
+    return FileDigest(name, len(data), xxh3_128_hexdigest(data))
+
+
 def digest_file(path: Path, name: str) -> FileDigest:
     """Return the digest of a local file. Memory holds one chunk. Raises `StorageError`."""
     try:
@@ -81,8 +92,9 @@ def digest_file(path: Path, name: str) -> FileDigest:
 
 def _file_chunks(path: Path) -> Iterator[memoryview]:
     """Yield the content of a local file. A chunk is valid until the next one. Raises `OSError`."""
-    buffer = memoryview(bytearray(_CHUNK_BYTES))
     with path.open("rb", buffering=0) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        buffer = memoryview(bytearray(max(1, min(size, _CHUNK_BYTES))))
         while count := stream.readinto(buffer):
             yield buffer[:count]
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from posixpath import splitext
 from typing import Final
 
 from omnigraph.errors import StorageError
@@ -63,14 +64,8 @@ def incomplete_file(file: Path | str, problem: str) -> StorageError:
     )
 
 
-def check_transaction(transaction: Path, version: Path) -> None:
+def check_transaction(transaction: str, data: bytes, manifest: bytes) -> None:
     """Raise `StorageError` unless a transaction file equals the copy inside the manifest file of its version."""
-    try:
-        data, manifest = transaction.read_bytes(), version.read_bytes()
-    except OSError as error:
-        raise StorageError(
-            f"{error.filename} cannot be read back: {error.strerror}", details={"file": str(error.filename)}
-        ) from error
     copy = transaction_copy(manifest)
     if copy is None or copy[1] != data:
         raise incomplete_file(transaction, "it differs from the copy in its version")
@@ -93,7 +88,7 @@ def check_content(name: str, size: int, end: bytes) -> str | None:
 
 def lacks_footer(name: str, end: bytes) -> bool:
     """Return whether a file of a kind with a footer does not end with it. `end` is the end of the file."""
-    return not end.endswith(_FOOTERS.get(PurePosixPath(name).suffix, b""))
+    return not end.endswith(_FOOTERS.get(splitext(name)[1], b""))
 
 
 def transaction_copy(manifest: bytes) -> tuple[str, bytes] | None:

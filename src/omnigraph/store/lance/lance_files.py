@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import lance
-from lance.fragment import FragmentMetadata
+from lance.fragment import DataFile, FragmentMetadata
 
 from omnigraph.errors import StorageError
 
@@ -36,12 +36,22 @@ def transaction_file(transaction: lance.Transaction, parent: int | None = None) 
 
 def data_files(fragments: Iterable[FragmentMetadata]) -> list[str]:
     """Return the data files of fragments."""
-    return [f"data/{item.path}" for fragment in fragments for item in fragment.files]
+    return [f"data/{file_name(item)}" for fragment in fragments for item in fragment.files]
+
+
+def file_name(file: DataFile) -> str:
+    """Return the name of a data file in its folder.
+
+    The public property `path` creates a class on every call, which takes longer than all other uses of the result.
+    """
+    return file._path  # noqa: SLF001
 
 
 def data_file_sizes(fragments: Iterable[FragmentMetadata]) -> dict[str, int | None]:
     """Return the data files of fragments, each with the size that its writer reported."""
-    return {f"data/{item.path}": item.file_size_bytes for fragment in fragments for item in fragment.files}
+    return {
+        f"data/{file_name(item)}": item.file_size_bytes for fragment in fragments for item in fragment.files
+    }
 
 
 def deletion_files(fragments: Iterable[FragmentMetadata]) -> list[str]:

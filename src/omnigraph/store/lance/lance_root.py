@@ -14,7 +14,7 @@ from lance.file import LanceFileSession
 from lance.lance import _Session as Session
 
 from omnigraph.store.file_digests import FileDigest
-from omnigraph.store.lance.file_checks import check_complete, check_transaction
+from omnigraph.store.lance.file_checks import check_complete
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import FILE_FORMAT
 from omnigraph.store.lance.read_back import read_back
@@ -141,15 +141,18 @@ class LanceRoot:
         check_complete(files)
         self._sync(files)
 
-    def seal(self, path: str, sizes: Mapping[str, int | None]) -> tuple[FileDigest, ...]:
+    def seal(
+        self, path: str, sizes: Mapping[str, int | None], transaction: str | None = None
+    ) -> tuple[FileDigest, ...]:
         """Check new files of a table, make them durable, and return their digests.
 
         While a `SyncBatch` collects files, they are added to it and become durable later.
         Every file that a commit introduces passes through here. `sizes` has the size that the writer of each file
         reported, if it reported one. Files on an object store are read back. The files of a graph in memory have no
-        digests, because only Lance can read them. Raises `StorageError`; no commit may refer to the files then.
+        digests, because only Lance can read them. `transaction` is the transaction file of a version among the
+        files of a local disk. Raises `StorageError`; no commit may refer to the files then.
         """
-        digests = [] if self.files is None else read_back(self.files, path, sizes)
+        digests = [] if self.files is None else read_back(self.files, path, sizes, transaction)
         if self.local is not None:
             files = [self.local / path / name for name in sizes]
             batch = SyncBatch.current()
@@ -166,9 +169,7 @@ class LanceRoot:
         if self.local is None:
             # The manifest file has a copy of the transaction.
             return self.seal(path, {**sizes, version: None})
-        digests = self.seal(path, {**sizes, transaction: None, version: None})
-        check_transaction(self.local / path / transaction, self.local / path / version)
-        return digests
+        return self.seal(path, {**sizes, transaction: None, version: None}, transaction)
 
     def _sync(self, files: Sequence[Path]) -> None:
         assert self.local is not None

@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 from omnigraph.errors import NotFound, StorageError
-from omnigraph.store.file_digests import FileDigest, digest_chunks, read_stored_file
+from omnigraph.store.file_digests import FileDigest, digest_bytes, digest_chunks, read_stored_file
 from omnigraph.store.lance.file_checks import (
     check_content,
+    check_transaction,
     incomplete_file,
     needs_whole_file,
     transaction_copy,
@@ -24,37 +25,89 @@ from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
 
 _THREADS = 8
+# Local files up to this size are read with one call.
+_SMALL_BYTES = 1 << 18
 
 
-def read_back(objects: ObjectStore, path: str, sizes: Mapping[str, int | None]) -> list[FileDigest]:
+def read_back(
+    objects: ObjectStore, path: str, sizes: Mapping[str, int | None], transaction: str | None = None
+) -> list[FileDigest]:
     """Check files of a table and return their digests; `StorageError` for a file that is not complete.
 
     `sizes` has the size that the writer of each file reported, if it reported one. With the manifest file of a
-    version on an object store, the result has the digest of its transaction file as well.
+    version on an object store, the result has the digest of its transaction file as well. On a local disk,
+    `transaction` is compared with its copy in the manifest file.
     """
+    if objects.location.is_local:
+        return _read_local(objects, path, sizes, transaction)
 
     def read(item: tuple[str, int | None]) -> list[FileDigest]:
-        return _read(objects, path, *item)
+        return _read_object(objects, path, *item)
 
-    if objects.location.is_local or len(sizes) == 1:
+    if len(sizes) == 1:
         results: Iterable[list[FileDigest]] = map(read, sizes.items())
     else:
         results = _pool(os.getpid()).map(propagate_context(read), sizes.items())
     return [digest for digests in results for digest in digests]
 
 
-def _read(objects: ObjectStore, path: str, name: str, size: int | None) -> list[FileDigest]:
-    key = f"{path}/{name}"
+def _read_local(
+    objects: ObjectStore, path: str, sizes: Mapping[str, int | None], transaction: str | None
+) -> list[FileDigest]:
+    digests: list[FileDigest] = []
+    kept: dict[str, bytes] = {}
+    for name, size in sizes.items():
+        key = f"{path}/{name}"
+        whole = name == transaction or needs_whole_file(name)
+        found = _read_small_file(f"{objects.location.path}/{key}", name)
+        digest, content = found or _read(objects, path, name, whole)
+        _check(key, digest, content, size)
+        digests.append(digest)
+        if transaction is not None and name.startswith(("_transactions/", "_versions/")):
+            kept[name] = content
+    if transaction is not None:
+        (manifest,) = (content for name, content in kept.items() if name != transaction)
+        check_transaction(f"{path}/{transaction}", kept[transaction], manifest)
+    return digests
+
+
+def _read_small_file(file: str, name: str) -> tuple[FileDigest, bytes] | None:
+    """Return the digest and the content of a local file of up to one chunk; None for another one, and on errors."""
     try:
-        digest, content = read_stored_file(objects, path, name, keep_content=needs_whole_file(name))
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            # One byte more than the limit: a file of that length is read in chunks.
+            data = os.read(descriptor, _SMALL_BYTES + 1)
+            # A read may return less than there is.
+            complete = len(data) <= _SMALL_BYTES and not os.read(descriptor, 1)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+    return (digest_bytes(name, data), data) if complete else None
+
+
+def _read(objects: ObjectStore, path: str, name: str, whole: bool) -> tuple[FileDigest, bytes]:
+    try:
+        return read_stored_file(objects, path, name, keep_content=whole)
     except NotFound as error:
+        key = f"{path}/{name}"
         raise StorageError(f"{key} cannot be read back: {error.message}", details={"file": key}) from error
-    problem = check_content(name, digest.size, content)
+
+
+def _check(key: str, digest: FileDigest, content: bytes, size: int | None) -> None:
+    problem = check_content(digest.name, digest.size, content)
     if problem is None and size is not None and digest.size != size:
         problem = f"{digest.size} bytes in storage, {size} bytes written"
     if problem is not None:
         raise incomplete_file(key, problem)
-    if objects.location.is_local or not name.endswith(".manifest"):
+
+
+def _read_object(objects: ObjectStore, path: str, name: str, size: int | None) -> list[FileDigest]:
+    key = f"{path}/{name}"
+    digest, content = _read(objects, path, name, needs_whole_file(name))
+    _check(key, digest, content, size)
+    if not name.endswith(".manifest"):
         return [digest]
     copy = transaction_copy(content)
     if copy is None:

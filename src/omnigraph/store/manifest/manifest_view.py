@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import lance
 
 from omnigraph.errors import StorageError
-from omnigraph.store.lance.lance_files import version_file
+from omnigraph.store.lance.lance_files import file_name, version_file
 from omnigraph.store.manifest.manifest_errors import MANIFEST, damaged_file
 from omnigraph.store.manifest.manifest_files import WEIGHT_MODULUS, ManifestFile, parse_file
 
@@ -49,7 +49,7 @@ def make_view(dataset: lance.LanceDataset, before: ManifestView | None = None) -
             if len(meta.files) != 1:
                 raise _damaged(dataset, f"fragment {meta.id} has {len(meta.files)} files, expected 1")
             data = meta.files[0]
-            file = parse_file(meta.id, data.path, meta.physical_rows, data.file_size_bytes)
+            file = parse_file(meta.id, file_name(data), meta.physical_rows, data.file_size_bytes)
         files.append(file)
     if sum(file.weight for file in files) % WEIGHT_MODULUS:
         raise _damaged(dataset, "the files that it lists are not those that were committed")

@@ -6,6 +6,7 @@ backend.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ __all__ = ["Object", "ObjectInfo", "ObjectReader", "ObjectStore", "Writable"]
 # The smallest limits of the backends in bytes: a file name on a local disk, and an S3 key less room for the prefix.
 _MAX_SEGMENT_BYTES = 255
 _MAX_KEY_BYTES = 700
+_CONTROL_CHARACTER = re.compile("[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ def _check_key(key: str) -> str:
     problem = None
     if any(segment in ("", ".", "..") for segment in segments):
         problem = "has an empty, . or .. segment"
-    elif any(character < " " or character == "\x7f" for character in key):
+    elif _CONTROL_CHARACTER.search(key) is not None:
         problem = "has a control character"
     elif is_temporary(segments[-1]):
         problem = "has a name that is reserved for temporary files"

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
 from omnigraph.store.lance.lance_errors import translate_lance_errors
-from omnigraph.store.lance.lance_files import get_fragment
+from omnigraph.store.lance.lance_files import file_name, get_fragment
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS, Addresses, Offsets, offsets_of
 from omnigraph.store.tables.tables import Tables
@@ -113,8 +113,7 @@ def _describe(fragment: FragmentMetadata) -> TableFragment:
     deletions: Any = fragment.deletion_file
     return TableFragment(
         id=fragment.id,
-        # The public property `path` creates a class on every call, which dominates the time of a small write.
-        files="|".join(item._path for item in fragment.files),  # noqa: SLF001
+        files="|".join(map(file_name, fragment.files)),
         deletions=None if deletions is None else deletions.path(fragment.id),
         rows=fragment.num_rows,
         physical_rows=fragment.physical_rows,
