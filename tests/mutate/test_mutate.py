@@ -516,3 +516,55 @@ def test_mutation_that_restores_only_a_part_makes_a_commit(graph: og.Graph, body
     query = f"query q() {{ {body} }}"
     assert og.open(graph.uri).mutate(query, branch="cold").commit is not None
     assert graph.mutate(query).commit is not None
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_update_by_key_and_other_terms_changes_the_row_only_if_all_hold(graph: og.Graph, warm: bool) -> None:
+    handle = graph if warm else og.open(graph.uri)
+    if warm:
+        # The handle knows the ids after its first lookup by key.
+        run(handle, 'update Person set { age: 31 } where name = "Ann"')
+    for where, count in [
+        ('name = "Bob" and age = 25', 1),
+        ('name = "Bob" and age = 99', 0),
+        ('name = "Nobody"', 0),
+        ('name = "Bob" and name = "Cy"', 0),
+        ('name = "Bob" or name = "Cy"', 2),
+        ('not name = "Bob"', 3),
+        ("name = $who", 1),
+    ]:
+        statement = (
+            f'query q($who: String) {{ update Person set {{ tags: ["{len(where)}"] }} where {where} }}'
+        )
+        assert handle.mutate(statement, {"who": "Di"}).affected_nodes == count, where
+
+
+def test_update_by_composite_and_integer_keys_finds_the_row_of_equal_values() -> None:
+    graph = og.init(
+        fresh_memory(),
+        """node Pair { a: I32  b: String  v: I32?  @key(b, a) }
+        node Day { day: Date @key  v: I32? }""",
+    )
+    run(
+        graph,
+        'insert Pair { a: 1, b: "x" }  insert Pair { a: 2, b: "x" }  insert Day { day: date("2026-01-02") }',
+    )
+    for number, (statement, count) in enumerate(
+        [
+            ('Pair set {{ v: {} }} where a = 1 and b = "x"', 1),
+            ('Pair set {{ v: {} }} where a = 1.0 and b = "x"', 1),
+            ('Pair set {{ v: {} }} where a = 1.5 and b = "x"', 0),
+            ("Pair set {{ v: {} }} where a = 1", 1),
+            ('Day set {{ v: {} }} where day = date("2026-01-02")', 1),
+        ],
+        start=1,
+    ):
+        assert run(graph, f"update {statement.format(number)}").affected_nodes == count, statement
+
+
+def test_delete_node_deletes_edges_at_both_ends(graph: og.Graph) -> None:
+    run(graph, 'insert Knows { from: "Bob", to: "Ann" }')
+    done = run(graph, 'delete Person where name = "Ann"')
+    # Two to Bob, one from Cy, one from Bob.
+    assert done.affected["Knows"]["deleted"] == 4
+    assert knows(graph) == [("Bob", "Cy"), ("Di", "Di")]
