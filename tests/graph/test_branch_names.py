@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph.errors import Conflict, InvalidInput, NotFound
 from omnigraph.graph.repository import Repository
-from omnigraph.store.manifest.manifest import ManifestChange
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.records import BranchEntry, HeadRecord
 from tests.support.places import fresh_memory, together
 from tests.support.repositories import chain, handle, make_graph, people, put

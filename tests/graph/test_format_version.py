@@ -17,7 +17,8 @@ from omnigraph.graph.format_version import (
     pending_migrations,
 )
 from omnigraph.graph.repository import Mode, Repository
-from omnigraph.store.manifest.manifest import Manifest, ManifestChange
+from omnigraph.store.manifest.manifest import Manifest
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from tests.support.places import together
 from tests.support.repositories import handle, make_graph, people, put
 

@@ -17,7 +17,8 @@ from omnigraph.graph.history import (
     get_commit,
     virtual_base_ancestors,
 )
-from omnigraph.store.manifest.manifest import Manifest, ManifestChange
+from omnigraph.store.manifest.manifest import Manifest
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.records import CommitRecord
 from tests.support.manifests import child, genesis, head_of, make_manifest
 from tests.support.places import fresh_memory

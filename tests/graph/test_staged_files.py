@@ -18,6 +18,7 @@ from omnigraph.graph.publish import publish
 from omnigraph.graph.recovery.interrupted_writes import recover_all
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.write_plan import WritePlan
+from omnigraph.store.boot_clock import boot_clock
 from tests.support.repositories import (
     catalog_of,
     chain,
@@ -177,7 +178,7 @@ def test_publish_to_s3_long_after_staging_with_a_missing_file_is_refused(
 ) -> None:
     before = chain(remote)
     plan = staged_plan(remote)
-    now = staged_files.boot_clock()
+    now = boot_clock()
     monkeypatch.setattr(staged_files, "boot_clock", lambda: now + staged_files.RECENT_SECONDS + 1)
     name = next(name for name in staged_names(plan) if "/data/" in name)
     remote.objects.delete(name)

@@ -13,7 +13,8 @@ from omnigraph.graph.publish import now_micros
 from omnigraph.graph.recovery.intents import Intent, OwnedIntent, this_process
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.purge import purge
-from omnigraph.store.manifest.manifest import ManifestChange, SwapLost
+from omnigraph.store.manifest.manifest import SwapLost
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import BranchEntry, HeadRecord
 from tests.support.places import fresh_memory

@@ -21,7 +21,7 @@ from omnigraph.graph.write_plan import TableWrite, WritePlan
 from omnigraph.maintain.verification.tasks import FileTask, RowTask
 from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.lance.lance_root import LanceRoot
-from omnigraph.store.manifest.manifest import ManifestChange
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
 from tests.maintain.damage import (
     DAMAGES,

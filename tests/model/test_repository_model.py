@@ -19,6 +19,7 @@ from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared, WritePlan
 from omnigraph.store.manifest import manifest as manifest_module
+from omnigraph.store.manifest import row_files
 from omnigraph.store.tables import tables as tables_module
 from tests.model.repository_model import Effect, Model, ModelCommit, Work
 from tests.support.places import fresh_memory
@@ -299,7 +300,7 @@ def _prepare(effect: Effect) -> Prepare:
 def test_the_repository_behaves_as_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
     # Small thresholds, so that logs and tables are compacted after a few steps.
     monkeypatch.setattr(manifest_module, "LOG_COMPACT_AT", 4)
-    monkeypatch.setattr(manifest_module, "_MAX_ROWS_TO_CACHE_FILE", 6)
+    monkeypatch.setattr(row_files, "_MAX_ROWS_TO_CACHE_FILE", 6)
     monkeypatch.setattr(tables_module, "COMPACT_AT", 3)
     monkeypatch.setattr(tables_module, "COMPACTION_TIERS", (2, 4, 8))
     run_state_machine_as_test(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -16,18 +13,12 @@ import pytest
 from omnigraph.errors import StorageError
 from omnigraph.store.lance.lance_files import get_fragment
 from omnigraph.store.manifest import manifest as manifest_module
-from omnigraph.store.manifest.manifest import (
-    LOG_COMPACT_AT,
-    Manifest,
-    ManifestChange,
-    NotAGraph,
-    SwapLost,
-    begin_init,
-)
+from omnigraph.store.manifest import row_files
+from omnigraph.store.manifest.manifest import LOG_COMPACT_AT, Manifest, NotAGraph, SwapLost, begin_init
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import BranchEntry, CommitRecord, HeadRecord, RecoveryRecord, TablePin
-from omnigraph.store.objects.object_store import ObjectStore
 from tests.support.manifests import SCHEMA, child, first_change, head_of, make_manifest, move, reopen
 from tests.support.places import fresh_memory, lance_root, together
 
@@ -76,7 +67,7 @@ def test_a_head_fragment_that_holds_two_rows_is_not_replaced(uri: str) -> None:
     head = head_of(manifest, manifest.view)
     file = manifest.view.head_file(head.incarnation)
     assert file is not None
-    manifest._rows[file.name] = {"head:main": "{}", "head:other": "{}"}
+    manifest._rows._files[file.name] = {"head:main": "{}", "head:other": "{}"}
     with pytest.raises(StorageError, match="expected 1 row, got 2"):
         manifest.replace_head_if_equals(manifest.view, head, ManifestChange(heads=[head]))
 
@@ -284,11 +275,11 @@ def test_refresh_reads_only_what_is_new() -> None:
     for name in reader.registry(reader.view).branches:
         head_of(reader, reader.view, name)
     move(writer, writer.view, "b3")
-    known = set(reader._rows)
+    known = set(reader._rows._files)
     view = reader.refresh()
     names = list(reader.registry(view).branches)
     heads = [head_of(reader, view, name).commit for name in names]
-    assert [name.split("-")[0] for name in set(reader._rows) - known] == ["head"]
+    assert [name.split("-")[0] for name in set(reader._rows._files) - known] == ["head"]
     assert sum(head.sequence == 3 for head in heads) == 1
 
 
@@ -321,7 +312,7 @@ def test_finding_a_commit_reads_only_files_that_cover_its_id() -> None:
     records = [move(manifest, manifest.view) for _ in range(10)]
     cold = reopen(manifest)
     assert cold.find_commit(cold.view, records[4].id) == records[4]
-    assert [name.split("-")[2] for name in cold._rows] == [records[4].id]
+    assert [name.split("-")[2] for name in cold._rows._files] == [records[4].id]
 
 
 def test_an_id_that_no_file_covers_costs_no_read() -> None:
@@ -330,24 +321,24 @@ def test_an_id_that_no_file_covers_costs_no_read() -> None:
     cold = reopen(manifest)
     assert cold.find_commit(cold.view, "00000000000000000000000000") is None
     assert cold.find_commit(cold.view, "not an id at all") is None
-    assert not cold._rows
+    assert not cold._rows._files
 
 
 def test_a_large_folded_file_is_searched_and_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = make_manifest(fresh_memory())
     records = [move(manifest, manifest.view) for _ in range(LOG_COMPACT_AT)]
     assert manifest.compact_log()
-    monkeypatch.setattr(manifest_module, "_MAX_ROWS_TO_CACHE_FILE", 8)
+    monkeypatch.setattr(row_files, "_MAX_ROWS_TO_CACHE_FILE", 8)
     cold = reopen(manifest)
     assert [cold.find_commit(cold.view, record.id) for record in records[:-1]] == records[:-1]
-    assert not cold._rows
+    assert not cold._rows._files
 
 
 def test_an_odd_id_inside_a_large_files_range_is_simply_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = make_manifest(fresh_memory())
     records = [move(manifest, manifest.view) for _ in range(LOG_COMPACT_AT)]
     assert manifest.compact_log()
-    monkeypatch.setattr(manifest_module, "_MAX_ROWS_TO_CACHE_FILE", 8)
+    monkeypatch.setattr(row_files, "_MAX_ROWS_TO_CACHE_FILE", 8)
     cold = reopen(manifest)
     assert cold.find_commit(cold.view, f"{records[3].id}' OR '1' = '1") is None
 
@@ -373,17 +364,17 @@ def test_a_missing_file_of_the_manifest_is_an_error_and_not_an_empty_answer(tmp_
 def test_rows_read_twice_are_counted_once() -> None:
     manifest = make_manifest(fresh_memory())
     file = manifest.view.of_kind("commit")[0]
-    rows = manifest._read(manifest.view, file)
+    rows = manifest._rows.read(manifest.view, file)
     for _ in range(5):
-        manifest._cache(file.name, rows)
-    assert manifest._rows.currsize == sum(len(found) for found in manifest._rows.values())
+        manifest._rows._cache(file.name, rows)
+    assert manifest._rows._files.currsize == sum(len(found) for found in manifest._rows._files.values())
 
 
 def test_the_row_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest_module, "_CACHED_ROWS", 10)
+    monkeypatch.setattr(row_files, "_CACHED_ROWS", 10)
     manifest = make_manifest(fresh_memory())
     records = [move(manifest, manifest.view) for _ in range(30)]
-    assert sum(len(found) for found in manifest._rows.values()) == manifest._rows.currsize <= 10
+    assert sum(len(found) for found in manifest._rows._files.values()) == manifest._rows._files.currsize <= 10
     assert [manifest.find_commit(manifest.view, record.id) for record in records] == records
 
 
@@ -497,73 +488,6 @@ def test_recovery_rows_are_folded_too() -> None:
 
 
 # --- trimming -------------------------------------------------------------------------------------------
-
-
-def turn_back(folder: Path, days: float) -> None:
-    """Set the modification times of all files back, as if the clock of the store were behind."""
-    then = time.time() - days * 86_400
-    for file in folder.rglob("*"):
-        os.utime(file, (then, then))
-
-
-def versions(manifest: Manifest) -> int:
-    return len(reopen(manifest).view.dataset.versions())
-
-
-def test_old_versions_are_trimmed_when_the_log_is_folded_again(
-    uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(manifest_module, "LOG_COMPACT_AT", 2)
-    monkeypatch.setattr(manifest_module, "_KEEP_VERSIONS", timedelta(microseconds=1))
-    monkeypatch.setattr(manifest_module, "_KEEP_NEWEST", 3)
-    manifest = make_manifest(uri)
-    objects = ObjectStore.open(uri)
-    records = []
-    for _ in range(2):
-        records += [move(manifest, manifest.view) for _ in range(2)]
-        assert manifest.compact_log(objects)
-    assert versions(manifest) == manifest.view.version
-    # Two files of the next level. Their compaction also removes old versions.
-    assert manifest.compact_log(objects)
-    assert versions(manifest) == 3
-    cold = reopen(manifest)
-    assert [cold.find_commit(cold.view, record.id) for record in records] == records
-
-
-@pytest.mark.parametrize(("days", "trimmed"), [(0, True), (10, False), (-10, False)])
-def test_a_machine_whose_clock_is_wrong_removes_nothing_that_others_are_about_to_publish(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: float, trimmed: bool
-) -> None:
-    monkeypatch.setattr(manifest_module, "_KEEP_VERSIONS", timedelta(microseconds=1))
-    monkeypatch.setattr(manifest_module, "_KEEP_NEWEST", 1)
-    uri = str(tmp_path / "graph")
-    manifest = make_manifest(uri)
-    move(manifest, manifest.view)
-    publisher = reopen(manifest)
-    head = head_of(publisher, publisher.view)
-    record = child(head.commit)
-    change = ManifestChange(heads=[replace(head, commit=record)], commits=[record])
-    written = publisher._write(change)
-    turn_back(tmp_path / "graph", days)
-    assert manifest.remove_old_versions(ObjectStore.open(uri)) is trimmed
-    assert (versions(manifest) == 1) is trimmed
-    named = [tmp_path / "graph" / "__manifest" / "data" / item.files[0].path for item in written]
-    assert all(file.exists() for file in named)
-
-
-def test_a_swap_is_compared_with_all_that_happened_since_however_old_it_seems(
-    uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The age of a version depends on the clock of its writer, which may be behind."""
-    monkeypatch.setattr(manifest_module, "_KEEP_VERSIONS", timedelta(microseconds=1))
-    manifest = make_manifest(uri)
-    publisher = reopen(manifest)
-    head_of(publisher, publisher.view)
-    for _ in range(2):
-        move(manifest, manifest.view)
-    assert manifest.remove_old_versions(ObjectStore.open(uri))
-    with pytest.raises(SwapLost):
-        move(publisher, publisher.view)
 
 
 # --- rows -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import StorageError
 from omnigraph.store.lance.lance_files import get_fragment
-from omnigraph.store.manifest import manifest as manifest_module
+from omnigraph.store.manifest import row_files
 from omnigraph.store.manifest.manifest import PATH, Manifest
 from omnigraph.store.manifest.manifest_files import ManifestFile
 from omnigraph.store.manifest.manifest_rows import decode_row, encode_row, parse_row
@@ -77,7 +77,7 @@ def damage(manifest: Manifest, kind: str, change: Callable[[str], str]) -> str:
     """Replace the stored body of every row of the first file of a kind; return the name of the file."""
     file = manifest.view.of_kind(kind)[0]
     bodies = {key: change(body) for key, body in stored_bodies(manifest.view, file).items()}
-    table = pa.table({"key": list(bodies), "body": list(bodies.values())}, schema=manifest_module.ROW_SCHEMA)
+    table = pa.table({"key": list(bodies), "body": list(bodies.values())}, schema=row_files.ROW_SCHEMA)
     write_named_file(manifest.root, PATH, manifest.root.file_session(PATH), file.name, table)
     return file.name
 
@@ -103,7 +103,7 @@ def test_find_commit_in_a_large_file_checks_the_checksum(
 ) -> None:
     manifest = make_manifest(str(tmp_path))
     commit = head_of(manifest, manifest.view).commit
-    monkeypatch.setattr(manifest_module, "_MAX_ROWS_TO_CACHE_FILE", 0)
+    monkeypatch.setattr(row_files, "_MAX_ROWS_TO_CACHE_FILE", 0)
     assert reopen(manifest).find_commit(manifest.view, commit.id) == commit
     damage(manifest, "commit", lambda body: body.replace("init", "load"))
     again = reopen(manifest)

@@ -17,7 +17,8 @@ from omnigraph.errors import StorageError
 from omnigraph.maintain.manifest_repair import repair_manifest
 from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.lance.lance_root import LanceRoot
-from omnigraph.store.manifest.manifest import LOG_COMPACT_AT, PATH, Manifest, ManifestChange
+from omnigraph.store.manifest.manifest import LOG_COMPACT_AT, PATH, Manifest
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import (
     WEIGHT_MODULUS,
     ManifestFile,

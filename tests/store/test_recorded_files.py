@@ -8,7 +8,8 @@ import pytest
 
 from omnigraph.store.file_digests import FileDigest, format_digests
 from omnigraph.store.manifest import recorded_files
-from omnigraph.store.manifest.manifest import LOG_COMPACT_AT, Manifest, ManifestChange
+from omnigraph.store.manifest.manifest import LOG_COMPACT_AT, Manifest
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.records import CommitRecord
 from tests.support.manifests import child, head_of, make_manifest, reopen
 

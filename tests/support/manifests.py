@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from omnigraph.store.manifest.manifest import Manifest, ManifestChange
+from omnigraph.store.manifest.manifest import Manifest
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import BranchEntry, CommitRecord, HeadRecord, Registry

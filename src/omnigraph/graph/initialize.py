@@ -12,13 +12,8 @@ from omnigraph.graph.transaction import schema_row
 from omnigraph.store.file_digests import FileDigest, format_digests
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
-from omnigraph.store.manifest.manifest import (
-    Manifest,
-    ManifestChange,
-    NotAGraph,
-    SwapLost,
-    SwapOutcomeUnknown,
-)
+from omnigraph.store.manifest.manifest import Manifest, NotAGraph, SwapLost, SwapOutcomeUnknown
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import (
     GENESIS_SEQUENCE,

@@ -17,12 +17,8 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.staged_files import check_staged_files
 from omnigraph.graph.write_plan import WritePlan
-from omnigraph.store.manifest.manifest import (
-    Manifest,
-    ManifestChange,
-    SwapLost,
-    SwapOutcomeUnknown,
-)
+from omnigraph.store.manifest.manifest import Manifest, SwapLost, SwapOutcomeUnknown
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord, RecoveryRecord, TablePin
 

@@ -69,6 +69,7 @@ from omnigraph.graph.recovery.intents import (
     this_process,
 )
 from omnigraph.graph.recovery.interrupted_writes import discard_unreadable, recover_all, recover_operation
+from omnigraph.graph.recovery.leases import find_leases
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.swap_retries import retry_swap
 from omnigraph.graph.transaction import Transaction
@@ -78,11 +79,8 @@ from omnigraph.graph.write_request import Prepare, WriteRequest, WriteResult
 from omnigraph.lang.temporal import last_micros_of
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
-from omnigraph.store.manifest.manifest import (
-    Manifest,
-    ManifestChange,
-    SwapOutcomeUnknown,
-)
+from omnigraph.store.manifest.manifest import Manifest, SwapOutcomeUnknown
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import (
@@ -455,7 +453,7 @@ class Repository:
                 if request.alone:
                     return self._write_alone(branch, request, prepare)
                 GroupCommit(self, branch, turn, MAX_PREPARATIONS).run()
-                self._compact_log_if_needed()
+                self._maintain_manifest()
         return write.outcome()
 
     def _write_alone(self, branch: str, request: WriteRequest, prepare: Prepare[T]) -> WriteResult[T]:
@@ -565,17 +563,19 @@ class Repository:
 
     def _publish(self, plan: WritePlan, before_swap: Callable[[], None] | None = None) -> PublishReceipt:
         receipt = publish(self.manifest, plan, before_swap=before_swap)
-        self._compact_log_if_needed()
+        self._maintain_manifest()
         return receipt
 
-    def _compact_log_if_needed(self) -> None:
-        if not self.manifest.needs_log_compaction:
-            return
+    def _maintain_manifest(self) -> None:
         try:
-            self.manifest.compact_log(self.objects)
+            if self.manifest.needs_log_compaction:
+                self.manifest.compact_log()
+            # A copy needs the files of the version that it began with.
+            if self.manifest.needs_trim and not find_leases(self.objects).live:
+                self.manifest.remove_old_versions(self.objects)
         except (OmnigraphError, SwapOutcomeUnknown) as error:
-            # The commit is visible. The next write compacts the log.
-            self.warnings.append(f"cannot compact the commit log, the next write will do it: {error}")
+            # The commit is visible. A later write does this work.
+            self.warnings.append(f"cannot maintain __manifest, a later write will do it: {error}")
 
     def check_writable(self, action: str) -> None:
         """Raise `PermissionDenied` if the handle is open for reading only."""

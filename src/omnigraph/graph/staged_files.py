@@ -7,13 +7,13 @@ than that, by a debugger or with its machine, continues after its files are gone
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from omnigraph.errors import Conflict, NotFound, StorageError
 from omnigraph.graph.write_plan import WritePlan
+from omnigraph.store.boot_clock import boot_clock
 from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.objects.object_store import ObjectStore
@@ -23,17 +23,10 @@ from omnigraph.store.sync import storage_error_from_os
 # Files on an object store are looked up only if they were staged longer ago, because each costs a request.
 RECENT_SECONDS: Final = 300.0
 _THREADS = 8
-# This clock continues while the machine is suspended.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class StagedFilesRemoved(Conflict):
     """Staged files no longer exist, so the plan can never be published. Nothing is visible."""
-
-
-def boot_clock() -> float:
-    """Return the seconds since the machine started, including the time in which it was suspended."""
-    return time.clock_gettime(_CLOCK)
 
 
 def check_staged_files(root: LanceRoot, plan: WritePlan) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.errors import Conflict
 from omnigraph.graph.snapshot import Snapshot
-from omnigraph.graph.staged_files import boot_clock
 from omnigraph.graph.write_plan import OperationClass, TableWrite, WritePlan
+from omnigraph.store.boot_clock import boot_clock
 from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord, TablePin

@@ -17,7 +17,8 @@ from omnigraph.graph.repository import Repository
 from omnigraph.graph.write_plan import TableWrite, WritePlan
 from omnigraph.maintain.verification.verify import GraphVerifier
 from omnigraph.maintain.verification.verify_options import VerifyOptions
-from omnigraph.store.manifest.manifest import ManifestChange, SwapLost
+from omnigraph.store.manifest.manifest import SwapLost
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
 

@@ -10,7 +10,8 @@ from omnigraph.graph.publish import BranchContention, StaleBase, now_micros, pub
 from omnigraph.graph.recovery.intents import Intent, Intents
 from omnigraph.graph.staged_files import StagedFilesRemoved
 from omnigraph.graph.write_plan import WritePlan
-from omnigraph.store.manifest.manifest import Manifest, ManifestChange, SwapLost, SwapOutcomeUnknown
+from omnigraph.store.manifest.manifest import Manifest, SwapLost, SwapOutcomeUnknown
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.records import RecoveryOutcome, RecoveryRecord
 
 RECOVERY_ACTOR = "omnigraph:recovery"

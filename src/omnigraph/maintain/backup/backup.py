@@ -26,7 +26,8 @@ from omnigraph.maintain.backup.copy_report import CopyReport
 from omnigraph.maintain.backup.copy_run import CopyRun, CopyState
 from omnigraph.maintain.backup.copy_target import graph_exists
 from omnigraph.maintain.backup.selection import Selection, select_commits
-from omnigraph.store.manifest.manifest import Manifest, ManifestChange
+from omnigraph.store.manifest.manifest import Manifest
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_copy import CopiedManifestFile
 from omnigraph.store.manifest.manifest_files import ManifestFile, new_id
 from omnigraph.store.manifest.manifest_view import ManifestView

@@ -35,11 +35,7 @@ from omnigraph.maintain.backup.selection import Selection
 from omnigraph.maintain.verification.verify import verify
 from omnigraph.maintain.verification.verify_options import VerifyOptions
 from omnigraph.store.file_digests import FileDigest, parse_digests
-from omnigraph.store.manifest.manifest import (
-    Manifest,
-    SwapLost,
-    SwapOutcomeUnknown,
-)
+from omnigraph.store.manifest.manifest import Manifest, SwapLost, SwapOutcomeUnknown
 from omnigraph.store.manifest.manifest_copy import CopiedManifestFile, describe_files
 from omnigraph.store.manifest.manifest_files import ManifestFile
 from omnigraph.store.manifest.manifest_view import ManifestView

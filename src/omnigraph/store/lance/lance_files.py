@@ -24,6 +24,16 @@ def version_file(version: int) -> str:
     return f"_versions/{_U64_MAX - version:020d}.manifest"
 
 
+def parse_version_file(name: str) -> int | None:
+    """Return the version of a manifest file on the HEAD lineage; None for any other file.
+
+    >>> parse_version_file(version_file(7))
+    7
+    """
+    stem = name.removeprefix("_versions/").removesuffix(".manifest")
+    return _U64_MAX - int(stem) if len(stem) == 20 and stem.isdecimal() and stem != name else None
+
+
 def transaction_file(transaction: lance.Transaction, parent: int | None = None) -> str:
     """Return the file in which a commit records its transaction.
 

@@ -1,10 +1,10 @@
 """`__manifest`: the dataset whose HEAD is the state of the graph, and the compare-and-swap that publishes commits.
 
 Every row that changes atomically is alone in a fragment: the registry, and the head of each branch. A change is
-one Lance `Update` that removes such a fragment and adds its successor. Of two updates that remove the same
-fragment, Lance rejects the second; this is the compare-and-swap. Lance rebases updates of different fragments,
-and both succeed. Commits, recovery records and digests of files are log rows, which are only added. The log is
-compacted into larger fragments, so that the number of fragments, and with it the cost of a publish, stays bounded.
+one Lance `Rewrite` of such a fragment into its successor. Of two rewrites of the same fragment, Lance rejects the
+second; this is the compare-and-swap. Lance rebases rewrites of different fragments, and both succeed. Commits,
+recovery records and digests of files are log rows, which are only added. The log is compacted into larger
+fragments, so that the number of fragments, and with it the cost of a publish, stays bounded.
 """
 
 from __future__ import annotations
@@ -12,29 +12,26 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TypeVar
 
 import lance
 import pyarrow as pa
-from cachetools import LRUCache
 from lance import LanceOperation
 from lance.commit import CommitConflictError
 from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
 
 from omnigraph.errors import NotFound, OmnigraphError, OutcomeUnknown, StorageError
+from omnigraph.store.boot_clock import boot_clock
 from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.lance.lance_errors import storage_error_from_lance, translate_lance_errors
 from omnigraph.store.lance.lance_files import data_files, get_fragment, transaction_file, version_file
-from omnigraph.store.lance.lance_filters import quote_string
 from omnigraph.store.lance.lance_root import LanceRoot
-from omnigraph.store.manifest.freshness import DirectoryState, is_unchanged, read_directory_state
+from omnigraph.store.manifest.manifest_change import ManifestChange, new_files
 from omnigraph.store.manifest.manifest_errors import (
     damaged_file,
     has_lost_versions,
-    reading_file,
     replaced_error,
     unreadable_error,
     vanished_error,
@@ -45,48 +42,33 @@ from omnigraph.store.manifest.manifest_files import (
     LogKind,
     ManifestFile,
     balance,
-    head_name,
     log_name,
     parse_file,
-    registry_name,
-    schema_name,
     unfinished_name,
 )
-from omnigraph.store.manifest.manifest_rows import decode_row, encode_row, parse_row
+from omnigraph.store.manifest.manifest_rows import parse_row
 from omnigraph.store.manifest.manifest_view import ManifestView, make_view, require_version
 from omnigraph.store.manifest.manifest_writer import write_named_file
 from omnigraph.store.manifest.recorded_files import RecordedFiles, new_digest_records
 from omnigraph.store.manifest.records import (
     Body,
     CommitRecord,
-    DigestRecord,
     HeadRecord,
     RecoveryRecord,
     Registry,
-    encode_body,
 )
+from omnigraph.store.manifest.row_files import ROW_SCHEMA, RowFiles, SupersededFile, file_path
 from omnigraph.store.manifest.version_digests import record_version_digest, trim_version_digests
+from omnigraph.store.manifest.version_probe import VersionProbe
+from omnigraph.store.manifest.version_trim import KEEP_ALWAYS, TRIM_EVERY, UNCOMMITTED, StoredVersions
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import attribute_requests_to, propagate_context
 
 T = TypeVar("T")
 
 PATH = "__manifest"
-ROW_SCHEMA = pa.schema(
-    [pa.field("key", pa.string(), nullable=False), pa.field("body", pa.string(), nullable=False)]
-)
-
 # The number of log files of one level that are compacted into one file of the next level.
 LOG_COMPACT_AT = 32
-_MAX_ROWS_TO_CACHE_FILE = 2_048
-_CACHED_ROWS = 16_384
-# Old versions of `__manifest` are kept this long for readers that still use them.
-_KEEP_VERSIONS = timedelta(hours=1)
-# The newest versions are kept whatever their age. The age depends on the clocks of the writers, and a swap is
-# compared only with those versions since its view that still exist.
-_KEEP_NEWEST = 256
-# The largest difference between the local clock and that of the store at which the age of files is meaningful.
-_MAX_CLOCK_SKEW = timedelta(minutes=5)
 
 
 class NotAGraph(Exception):
@@ -112,32 +94,18 @@ class SwapOutcomeUnknown(Exception):
         self.error = error
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestChange:
-    """The rows to add in one compare-and-swap. `heads` and `registry` replace their predecessors."""
-
-    registry: Registry | None = None
-    heads: Sequence[HeadRecord] = ()
-    commits: Sequence[CommitRecord] = ()
-    schemas: dict[str, str] = field(default_factory=dict)
-    recoveries: Sequence[RecoveryRecord] = ()
-    digests: Sequence[DigestRecord] = ()
-
-
 class Manifest:
     """A handle on `__manifest`. Safe to share between threads. It takes no lock in storage."""
 
     def __init__(self, root: LanceRoot, dataset: lance.LanceDataset) -> None:
         self.root = root
-        self._files = root.file_session(PATH)
         self._lock = threading.Lock()
-        self._rows: LRUCache[str, dict[str, str]] = LRUCache(_CACHED_ROWS, getsizeof=len)
+        self._rows = RowFiles(root, self.refresh)
         self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-manifest")
         self._recorded = RecordedFiles()
         self._view = make_view(dataset)
-        self._versions = None if root.local is None else root.local / PATH / "_versions"
-        # The last known state of that directory, and the newest version in it at that time.
-        self._last_probe: tuple[DirectoryState | None, int] = (None, 0)
+        self._probe = None if root.local is None else VersionProbe.of(root.local / PATH)
+        self._needs_trim = False
 
     # --- opening and creating ----------------------------------------------------------------------------
 
@@ -195,16 +163,11 @@ class Manifest:
         """Return the newest version. One request detects new commits, and only new files are read."""
         attribute_requests_to(self.root.request_counter)
         current = self._view
-        folder = self._versions
-        if folder is not None:
-            state, version = self._last_probe
-            if version == current.version and is_unchanged(folder, state):
-                return current
-        state = None if folder is None else read_directory_state(folder)
         try:
             with translate_lance_errors("refresh __manifest"):
-                latest = current.dataset.latest_version
-                self._last_probe = (state, latest)
+                latest = None if self._probe is None else self._probe.find_newest(current.version)
+                if latest is None:
+                    latest = current.dataset.latest_version
                 if latest == current.version:
                     return current
                 if latest < current.version:
@@ -230,7 +193,7 @@ class Manifest:
         """Return the payload of an accepted schema."""
         for file in view.of_kind("schema"):
             if file.parts[0] == schema:
-                payload = self._read(view, file).get(f"schema:{schema}")
+                payload = self._rows.read(view, file).get(f"schema:{schema}")
                 if payload is not None:
                     return payload
         raise StorageError(f"__manifest has no schema {schema}")
@@ -258,7 +221,11 @@ class Manifest:
         The first call reads the whole log; later calls read only new files of the log. A graph of format 1 has
         no digests for the files of its old commits until `record_files` adds them.
         """
-        return self._recorded.of(view.files, lambda file: self._read(view, file))
+        try:
+            return self._recorded.of(view.files, lambda file: self._rows.read(view, file))
+        except SupersededFile:
+            # The digests of a view are part of every later view.
+            return self.recorded_files(self._view)
 
     def record_files(self, files: Mapping[str, Sequence[FileDigest]], now: int) -> int:
         """Record digests of files by table path; return how many are new. Files that have a digest keep it.
@@ -276,7 +243,7 @@ class Manifest:
 
     def rows(self, view: ManifestView, file: ManifestFile) -> dict[str, str]:
         """Return the rows of one file as texts by key; `StorageError` if they cannot be read."""
-        return self._read(view, file)
+        return self._rows.read(view, file)
 
     # --- compare-and-swap --------------------------------------------------------------------------------
 
@@ -339,11 +306,48 @@ class Manifest:
         copied: Sequence[FragmentMetadata] = (),
     ) -> ManifestView:
         removed = list(remove)
-        fragments = [*self._write(change, removed, copied), *copied]
-        operation = LanceOperation.Update(
-            removed_fragment_ids=[item.fragment for item in removed], new_fragments=fragments
+        started = boot_clock()
+        written = self._write(change, removed, copied)
+        fragments = [*written, *copied]
+        replaced = [get_fragment(view.dataset, item.fragment).metadata for item in removed]
+        # Lance checks that the fragments of a rewrite exist. An update is compared only with those versions since
+        # its view that have not been removed, and ignores fragments that do not exist.
+        operation = (
+            LanceOperation.Rewrite([LanceOperation.RewriteGroup(replaced, fragments)], [])
+            if replaced
+            else LanceOperation.Append(fragments)
         )
-        return self._commit(view, operation)
+        result = self._commit(view, operation)
+        if boot_clock() - started < UNCOMMITTED.total_seconds() / 2:
+            return result
+        return self._check_after_pause(result, written, change)
+
+    def _check_after_pause(
+        self, view: ManifestView, written: Sequence[FragmentMetadata], change: ManifestChange
+    ) -> ManifestView:
+        """Check a swap that took so long that old versions may have been removed while it was made."""
+        if not self._exists(version_file(view.version - 1)):
+            # The number of the version may have been free because the version that had it was removed. The caller
+            # finds out whether the commit is part of the graph.
+            paused = StorageError("the process was paused during a commit", kind="transient")
+            raise SwapOutcomeUnknown(paused)
+        names = data_files(written)
+        if all(self._exists(name) for name in names):
+            return view
+        # Trimming took the files for those of an abandoned swap. They are written again.
+        mine = [file for file in view.files if f"data/{file.name}" in names]
+        return self._swap(view, remove=mine, change=change)
+
+    def _exists(self, name: str) -> bool:
+        if self.root.local is not None:
+            return (self.root.local / PATH / name).exists()
+        if self.root.objects is None:
+            return True
+        try:
+            self.root.objects.head(f"{PATH}/{name}")
+        except NotFound:
+            return False
+        return True
 
     def _commit(self, view: ManifestView, operation: LanceOperation.BaseOperation) -> ManifestView:
         transaction = lance.Transaction(view.version, operation)
@@ -365,6 +369,8 @@ class Manifest:
             ) from error
         if self.root.local is not None:
             record_version_digest(self.root.local / PATH, view.version)
+        if view.version % TRIM_EVERY == 0:
+            self._needs_trim = True
         return view
 
     def _transaction_files(self, transaction: lance.Transaction, view: ManifestView) -> list[str]:
@@ -379,11 +385,10 @@ class Manifest:
 
     # --- compaction of the log ---------------------------------------------------------------------------
 
-    def compact_log(self, objects: ObjectStore | None = None) -> bool:
+    def compact_log(self) -> bool:
         """Compact the log files of a full level; return whether any were compacted.
 
         It does not conflict with a publish. If two processes compact the same files, one of them has no effect.
-        With `objects`, which provide the time of the store, old versions are removed after some compactions.
         """
         view = self._view
         for kind in LOG_KINDS:
@@ -392,45 +397,60 @@ class Manifest:
                     self._compact(view, kind, files)
                 except SwapLost:
                     return False
-                if files[0].level and objects is not None:
-                    self.remove_old_versions(objects)
                 return True
         return False
 
     def _compact(self, view: ManifestView, kind: LogKind, files: Sequence[ManifestFile]) -> None:
         rows: dict[str, str] = {}
         for file in files:
-            rows.update(self._read(view, file))
+            rows.update(self._rows.read(view, file))
         ids = [key.split(":", 1)[1] for key in rows]
         ((name, _),) = balance([(log_name(kind, files[0].level + 1, ids), rows)], files)
-        new = self._write_rows(name, rows)
+        new = self._rows.write(name, rows)
         self.root.sync(PATH, data_files([new]))
         old = [get_fragment(view.dataset, file.fragment).metadata for file in files]
         self._commit(view, LanceOperation.Rewrite([LanceOperation.RewriteGroup(old, [new])], []))
 
-    def remove_old_versions(self, objects: ObjectStore) -> bool:
-        """Remove old versions; return False if the local clock differs too much from that of the store.
+    @property
+    def needs_trim(self) -> bool:
+        """Whether this handle made the commit after which old versions are removed."""
+        return self._needs_trim
 
-        Call it directly after a commit of this handle. Lance also removes files that no version refers to and that
-        are a week old by the local clock. If that clock is ahead, these could be files that are about to be
-        published.
+    def remove_old_versions(self, objects: ObjectStore) -> int:
+        """Remove old versions and the files that only they name; return the number of removed files.
+
+        Readers with an older view find the rows of the log in the newest version.
         """
-        if not self._clock_agrees(objects):
-            return False
-        # Commit rows are complete, so readers do not need old versions of this dataset. On tables this call is
-        # forbidden, because Lance would remove detached versions.
-        with translate_lance_errors("remove old versions of __manifest"):
-            self._view.dataset.cleanup_old_versions(older_than=_KEEP_VERSIONS, retain_versions=_KEEP_NEWEST)
+        self._needs_trim = False
+        if self.root.local is None and self.root.objects is None:
+            return self._remove_old_versions_in_memory()
+        stored = StoredVersions.of(objects.list(PATH), PATH)
+        kept = stored.oldest_kept()
+        if kept is None:
+            return 0
+        newest = self.refresh()
+        try:
+            oldest = make_view(self.root.open(PATH, kept))
+        except NotFound:
+            # Another process is trimming.
+            return 0
+        needed = frozenset(f"data/{file.name}" for file in (*newest.files, *oldest.files))
+        versions = [f"{PATH}/{name}" for name in stored.version_files_before(kept)]
+        others = [f"{PATH}/{name}" for name in stored.other_files_before(kept, needed)]
+        objects.delete_many(versions)
+        objects.delete_many(others)
         if self.root.local is not None:
-            trim_version_digests(self.root.local / PATH, self._view.version - _KEEP_NEWEST)
-        return True
+            trim_version_digests(self.root.local / PATH, kept)
+        return len(versions) + len(others)
 
-    def _clock_agrees(self, objects: ObjectStore) -> bool:
-        if objects.location.scheme == "memory":
-            # There is only one clock within a process, and Lance does not list the files.
-            return True
-        written = objects.head(f"{PATH}/{version_file(self._view.version)}").last_modified
-        return abs(datetime.now(UTC) - written) < _MAX_CLOCK_SKEW
+    def _remove_old_versions_in_memory(self) -> int:
+        # Only Lance can list the files of a graph in memory. On tables this call is forbidden, because Lance would
+        # remove detached versions.
+        with translate_lance_errors("remove old versions of __manifest"):
+            removed = self._view.dataset.cleanup_old_versions(
+                older_than=timedelta(0), retain_versions=KEEP_ALWAYS
+            )
+        return int(removed.old_versions)
 
     # --- files and rows ----------------------------------------------------------------------------------
 
@@ -441,21 +461,11 @@ class Manifest:
         copied: Iterable[FragmentMetadata] = (),
     ) -> list[FragmentMetadata]:
         added = [parse_file(0, item.files[0].path, item.physical_rows) for item in copied]
-        files = balance(list(_new_files(change)), removed, added)
+        files = balance(list(new_files(change)), removed, added)
         # The files are independent, and each is a round trip on an object store.
-        fragments = list(self._writers.map(propagate_context(self._write_file), files))
+        fragments = list(self._writers.map(propagate_context(self._rows.write_file), files))
         self.root.sync(PATH, data_files(fragments))
         return fragments
-
-    def _write_file(self, file: tuple[str, dict[str, str]]) -> FragmentMetadata:
-        return self._write_rows(*file)
-
-    def _write_rows(self, name: str, rows: dict[str, str]) -> FragmentMetadata:
-        bodies = [encode_row(key, text) for key, text in rows.items()]
-        table = pa.table({"key": list(rows), "body": bodies}, schema=ROW_SCHEMA)
-        fragment = write_named_file(self.root, PATH, self._files, name, table, with_digest=True)
-        self._cache(fragment.files[0].path, rows)
-        return fragment
 
     def _registry_file(self, view: ManifestView) -> ManifestFile:
         files = view.of_kind("registry")
@@ -465,53 +475,41 @@ class Manifest:
 
     def _single(self, view: ManifestView, file: ManifestFile, parse: Callable[[Body], T]) -> T:
         """Return the record of a file that must hold exactly one."""
-        rows = self._read(view, file)
+        rows = self._rows.read(view, file)
         if len(rows) != 1:
-            raise StorageError(f"{_path(file)}: expected 1 row, got {len(rows)}")
+            raise StorageError(f"{file_path(file)}: expected 1 row, got {len(rows)}")
         ((key, text),) = rows.items()
-        return parse_row(_path(file), key, text, parse)
+        return parse_row(file_path(file), key, text, parse)
 
     def _find(self, view: ManifestView, kind: LogKind, id_: str, parse: Callable[[Body], T]) -> T | None:
-        for file in view.of_kind(kind):
-            if file.covers(id_):
-                key = f"{kind}:{id_}"
-                text = self._row(view, file, key)
-                if text is not None:
-                    return parse_row(_path(file), key, text, parse)
+        key = f"{kind}:{id_}"
+        try:
+            for file in view.of_kind(kind):
+                if file.covers(id_):
+                    text = self._rows.find(view, file, key)
+                    if text is not None:
+                        return parse_row(file_path(file), key, text, parse)
+        except SupersededFile:
+            # A later view has every row of the log.
+            return self._find(self._view, kind, id_, parse)
         return None
 
     def _all(self, view: ManifestView, kind: LogKind, parse: Callable[[Body], T]) -> Iterator[T]:
-        for file in view.of_kind(kind):
-            for key, text in self._read(view, file).items():
-                yield parse_row(_path(file), key, text, parse)
-
-    def _row(self, view: ManifestView, file: ManifestFile, key: str) -> str | None:
-        """Return one row of a file. Lance searches a large file, which is not cached."""
-        if file.rows <= _MAX_ROWS_TO_CACHE_FILE:
-            return self._read(view, file).get(key)
-        with reading_file("search", _path(file)):
-            fragment = get_fragment(view.dataset, file.fragment)
-            table = fragment.to_table(columns=["body"], filter=f"key = {quote_string(key)}")
-            bodies = table["body"].to_pylist()
-        return decode_row(_path(file), key, bodies[0]) if bodies else None
-
-    def _read(self, view: ManifestView, file: ManifestFile) -> dict[str, str]:
-        with self._lock:
-            rows = self._rows.get(file.name)
-        if rows is not None:
-            return rows
-        with reading_file("read", _path(file)):
-            table = get_fragment(view.dataset, file.fragment).to_table()
-            stored = zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True)
-            rows = {key: decode_row(_path(file), key, body) for key, body in stored}
-        self._cache(file.name, rows)
-        return rows
-
-    def _cache(self, name: str, rows: dict[str, str]) -> None:
-        # A larger file would evict all others, and lookups in it do not read it whole.
-        if len(rows) <= _CACHED_ROWS:
-            with self._lock:
-                self._rows[name] = rows
+        yielded: set[str] = set()
+        files = view.of_kind(kind)
+        while files:
+            file = files.pop()
+            try:
+                rows = self._rows.read(view, file)
+            except SupersededFile:
+                # A later view has every row of the log, in other files.
+                view = self._view
+                files = view.of_kind(kind)
+                continue
+            for key, text in rows.items():
+                if key not in yielded:
+                    yielded.add(key)
+                    yield parse_row(file_path(file), key, text, parse)
 
     def _advance(self, dataset: lance.LanceDataset) -> ManifestView:
         with self._lock:
@@ -519,29 +517,6 @@ class Manifest:
             if view.version >= self._view.version:
                 self._view = view
             return view
-
-
-def _path(file: ManifestFile) -> str:
-    return f"{PATH}/data/{file.name}"
-
-
-def _new_files(change: ManifestChange) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the name and the rows of each file of a change."""
-    if change.registry is not None:
-        yield registry_name(), {"registry": encode_body(change.registry.to_body())}
-    for head in change.heads:
-        yield head_name(head.incarnation), {f"head:{head.branch}": encode_body(head.to_body())}
-    for id_, payload in change.schemas.items():
-        yield schema_name(id_), {f"schema:{id_}": payload}
-    logs: list[tuple[LogKind, Sequence[CommitRecord | RecoveryRecord | DigestRecord]]] = [
-        ("commit", change.commits),
-        ("recovery", change.recoveries),
-        ("digests", change.digests),
-    ]
-    for kind, records in logs:
-        if records:
-            rows = {f"{kind}:{item.id}": encode_body(item.to_body()) for item in records}
-            yield log_name(kind, 0, [item.id for item in records]), rows
 
 
 def begin_init(root: LanceRoot) -> None:

@@ -14,20 +14,22 @@ from typing import TypeVar
 from omnigraph.errors import NotFound, OmnigraphError, StorageError
 from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.file_verification import ExpectedFile, FileDamage, check_file
-from omnigraph.store.lance.lance_files import transaction_file, version_file
+from omnigraph.store.lance.lance_files import parse_version_file, transaction_file, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest import PATH, Manifest, NotAGraph
 from omnigraph.store.manifest.manifest_files import ManifestFile
 from omnigraph.store.manifest.manifest_view import ManifestView, require_version
 from omnigraph.store.manifest.recorded_files import RecordedFiles
 from omnigraph.store.manifest.records import Body, CommitRecord, HeadRecord, Registry
+from omnigraph.store.manifest.row_files import SupersededFile
 from omnigraph.store.manifest.version_digests import read_version_digests
 from omnigraph.store.objects.backend import ObjectInfo
 from omnigraph.store.objects.object_store import ObjectStore
 
 T = TypeVar("T")
 
-_U64_MAX = 2**64 - 1
+# The number of times an inspection begins again because files were replaced and removed meanwhile.
+_MAX_INSPECTIONS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,20 @@ class ManifestInspection:
     def __init__(self, root: LanceRoot, objects: ObjectStore, *, quick: bool = False) -> None:
         self._objects = objects
         self._quick = quick
+        self._is_visible = objects.location.scheme != "memory"
+        for _ in range(_MAX_INSPECTIONS):
+            self._inspect(root)
+            missing = any(item.kind == "missing" for item in self.damage)
+            if not missing or self.manifest.refresh().version == self.view.version:
+                break
+            # Files of an old version are removed some time after newer versions were made.
+
+    def _inspect(self, root: LanceRoot) -> None:
         self.damage: list[ManifestDamage] = []
         self.files = 0
         self._newer: set[int] = set()
         self.bytes_read = 0
         self.unrecorded = 0
-        self._is_visible = objects.location.scheme != "memory"
         self._stored = self._list()
         self.manifest = self._open(root)
         # Again: the version that was opened may be newer than the first listing.
@@ -77,8 +87,16 @@ class ManifestInspection:
 
     def commits(self) -> Iterator[CommitRecord]:
         """Yield every commit that can be read, in no particular order. One file is read at a time."""
-        for file in self.view.of_kind("commit"):
-            yield from self._records(file, CommitRecord.from_body)
+        yielded: set[str] = set()
+        try:
+            for file in self.view.of_kind("commit"):
+                for record in self._records(file, CommitRecord.from_body):
+                    yielded.add(record.id)
+                    yield record
+        except SupersededFile:
+            for record in self.manifest.all_commits(self.manifest.refresh()):
+                if record.id not in yielded:
+                    yield record
 
     def recorded_files(self) -> Mapping[tuple[str, str], FileDigest]:
         """Return the digests of files by table path and file name, as far as their rows can be read."""
@@ -126,10 +144,8 @@ class ManifestInspection:
         )
 
     def _versions(self) -> Iterator[int]:
-        for name in self._stored:
-            stem = name.removeprefix("_versions/").removesuffix(".manifest")
-            if name != stem and stem.isdecimal():
-                yield _U64_MAX - int(stem)
+        versions = (parse_version_file(name) for name in self._stored)
+        return (version for version in versions if version is not None)
 
     def _check_version_files(self) -> None:
         """Check the manifest file and the transaction file of the newest version, and older ones with a digest."""

@@ -9,14 +9,15 @@ their own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.lance.lance_root import LanceRoot
-from omnigraph.store.manifest.manifest import PATH, Manifest, ManifestChange
+from omnigraph.store.manifest.manifest import PATH, Manifest
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import LOG_KINDS, ManifestFile, parse_file
 from omnigraph.store.manifest.manifest_inspection import ManifestInspection
 from omnigraph.store.manifest.manifest_rows import decode_row
@@ -50,7 +51,12 @@ def rebuild_versions(root: LanceRoot, objects: ObjectStore, inspection: Manifest
     """
     restored: list[str] = []
     versions = damaged_versions(inspection)
-    candidates = {version: _changed_files(objects, inspection, version) for version in versions}
+    candidates: dict[int, list[str]] = {}
+    # A transaction names the files that it adds and those that it replaces.
+    known = {file.name for file in inspection.view.files}
+    for version in versions:
+        candidates[version] = _changed_files(objects, known, version)
+        known.update(candidates[version])
     for version in versions:
         set_aside(objects, f"{PATH}/{version_file(version)}")
     manifest = Manifest(root, root.open(PATH))
@@ -77,15 +83,14 @@ def set_aside(objects: ObjectStore, key: str) -> None:
     objects.delete(key)
 
 
-def _changed_files(objects: ObjectStore, inspection: ManifestInspection, version: int) -> list[str]:
-    """Return the data files that a damaged version added, according to its transaction file.
+def _changed_files(objects: ObjectStore, known: Collection[str], version: int) -> list[str]:
+    """Return the data files that a damaged version added, according to its transaction file and those known before.
 
     A writer that lost a race may have left a transaction file for the same version. The one that the damaged
     manifest file names is selected, and none if that cannot be decided.
     """
     prefix = f"{PATH}/_transactions/{version - 1}-"
     stored = [item.key for item in objects.list(f"{PATH}/_transactions") if item.key.startswith(prefix)]
-    known = {file.name for file in inspection.view.files}
     data = [item.key.rpartition("/")[2] for item in objects.list(f"{PATH}/data")]
     new = [name for name in data if name not in known]
     named = {key: [name for name in new if name.encode() in objects.get(key).data] for key in stored}

@@ -1,0 +1,122 @@
+"""The data files of `__manifest`: small files with rows of a key and a text, read with a cache and written once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pyarrow as pa
+from cachetools import LRUCache
+from lance.fragment import FragmentMetadata
+
+from omnigraph.errors import NotFound, StorageError
+from omnigraph.store.lance.lance_files import get_fragment
+from omnigraph.store.lance.lance_filters import quote_string
+from omnigraph.store.lance.lance_root import LanceRoot
+from omnigraph.store.manifest.manifest_errors import MANIFEST, reading_file
+from omnigraph.store.manifest.manifest_files import ManifestFile, Rows
+from omnigraph.store.manifest.manifest_rows import decode_row, encode_row
+from omnigraph.store.manifest.manifest_view import ManifestView
+from omnigraph.store.manifest.manifest_writer import write_named_file
+
+ROW_SCHEMA: Final = pa.schema(
+    [pa.field("key", pa.string(), nullable=False), pa.field("body", pa.string(), nullable=False)]
+)
+_MAX_ROWS_TO_CACHE_FILE = 2_048
+_CACHED_ROWS = 16_384
+_CACHED_SINGLE_ROWS = 4_096
+
+
+class SupersededFile(StorageError):
+    """A file of an old view was removed, because newer views do not need it. The newest view has its rows."""
+
+
+class RowFiles:
+    """The data files of a manifest, with a cache. `refresh` returns the newest view. Safe for several threads."""
+
+    def __init__(self, root: LanceRoot, refresh: Callable[[], ManifestView]) -> None:
+        self._root = root
+        self._session = root.file_session(MANIFEST)
+        self._refresh = refresh
+        self._lock = threading.Lock()
+        self._files: LRUCache[str, Rows] = LRUCache(_CACHED_ROWS, getsizeof=len)
+        self._found: LRUCache[str, str] = LRUCache(_CACHED_SINGLE_ROWS)
+
+    @property
+    def cached(self) -> frozenset[str]:
+        """The names of the files in the cache."""
+        with self._lock:
+            return frozenset(self._files)
+
+    def read(self, view: ManifestView, file: ManifestFile) -> Rows:
+        """Return the rows of a file; `SupersededFile` if the view is too old, `StorageError` if it is damaged."""
+        with self._lock:
+            rows = self._files.get(file.name)
+        if rows is not None:
+            return rows
+        with self._reading("read", file):
+            table = get_fragment(view.dataset, file.fragment).to_table()
+            stored = zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True)
+            rows = {key: decode_row(file_path(file), key, body) for key, body in stored}
+        self._cache(file.name, rows)
+        return rows
+
+    def find(self, view: ManifestView, file: ManifestFile, key: str) -> str | None:
+        """Return one row of a log file, or None. Lance searches a large file, which is not cached."""
+        if file.rows <= _MAX_ROWS_TO_CACHE_FILE:
+            return self.read(view, file).get(key)
+        with self._lock:
+            text = self._found.get(key)
+        if text is not None:
+            return text
+        with self._reading("search", file):
+            fragment = get_fragment(view.dataset, file.fragment)
+            table = fragment.to_table(columns=["body"], filter=f"key = {quote_string(key)}")
+            bodies = table["body"].to_pylist()
+        if not bodies:
+            return None
+        text = decode_row(file_path(file), key, bodies[0])
+        with self._lock:
+            # Rows of the log never change.
+            self._found[key] = text
+        return text
+
+    def write_file(self, file: tuple[str, Rows]) -> FragmentMetadata:
+        """Write a file, given as its name and its rows."""
+        return self.write(*file)
+
+    def write(self, name: str, rows: Rows) -> FragmentMetadata:
+        """Write a file. The caller must sync it before a commit names it."""
+        bodies = [encode_row(key, text) for key, text in rows.items()]
+        table = pa.table({"key": list(rows), "body": bodies}, schema=ROW_SCHEMA)
+        fragment = write_named_file(self._root, MANIFEST, self._session, name, table, with_digest=True)
+        self._cache(fragment.files[0].path, rows)
+        return fragment
+
+    @contextmanager
+    def _reading(self, action: str, file: ManifestFile) -> Iterator[None]:
+        """Report a file that cannot be read. `SupersededFile` if it is missing because the view is too old."""
+        try:
+            with reading_file(action, file_path(file)):
+                yield
+        except StorageError as error:
+            if not isinstance(error.__cause__, NotFound):
+                raise
+            if any(item.name == file.name for item in self._refresh().files):
+                raise
+            raise SupersededFile(
+                f"{file_path(file)} was replaced and removed while it was being read", kind="transient"
+            ) from error
+
+    def _cache(self, name: str, rows: Rows) -> None:
+        # A larger file would evict all others, and lookups in it do not read it whole.
+        if len(rows) <= _CACHED_ROWS:
+            with self._lock:
+                self._files[name] = rows
+
+
+def file_path(file: ManifestFile) -> str:
+    """Return the path of a data file from the root of the graph."""
+    return f"{MANIFEST}/data/{file.name}"
