@@ -11,6 +11,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import StorageError
 from omnigraph.graph.repository import Repository
+from omnigraph.graph.write_request import WriteRequest
 from tests.support.groups import GroupWrite, receipts, write_group
 from tests.support.repositories import PERSON, chain, make_graph, people, put, staging
 from tests.support.s3 import Bucket
@@ -70,6 +71,18 @@ def test_group_of_inserts_takes_one_swap_and_few_round_trips(graph: Repository, 
         assert sorted(rows) == sorted(["first", "warm", *names[:number]])
 
 
+def test_group_of_waiting_inserts_takes_fewer_round_trips_than_a_single_write(
+    graph: Repository, s3: Bucket
+) -> None:
+    receipts(write_group(graph, inserts("a", "b"), behind_another=True))
+    with s3.seam.recording(LATENCY) as log:
+        receipts(write_group(graph, inserts("c", "d", "e"), behind_another=True))
+    # The base version is on the local disk since the last group, and all files are uploaded at once.
+    assert log.count("GET", "nodes/") == 6, str(log)
+    assert log.serial <= 8, f"{log.serial} serial\n{log}"
+    assert len(people(handle_on(graph))) == 7
+
+
 def test_group_on_an_object_store_reads_updates_and_deletes_rows_of_earlier_writes(graph: Repository) -> None:
     writes = [
         *inserts("a", "b"),
@@ -111,3 +124,19 @@ def test_group_whose_swap_has_no_reply_is_found_by_the_commit_ids(
 def handle_on(graph: Repository) -> Repository:
     """Another handle, which has no file of the graph on its local disk."""
     return Repository.open(graph.location.uri, options=graph.objects.options)
+
+
+def test_group_of_writes_with_idempotency_keys_commits_each_key_once(graph: Repository, s3: Bucket) -> None:
+    def keyed(name: str) -> GroupWrite:
+        request = WriteRequest("load", idempotency_key=name, request=name)
+        return GroupWrite(staging({name: name}), request)
+
+    claimed = len(list(graph.objects.list("__idempotency")))
+    done = receipts(write_group(graph, [keyed("a"), keyed("b"), keyed("b"), keyed("c")]))
+    assert [receipt.replayed for receipt in done] == [False, False, True, False]
+    assert len(list(graph.objects.list("__idempotency"))) == claimed + 3
+    with s3.seam.recording(LATENCY) as log:
+        again = receipts(write_group(graph, [keyed("x"), keyed("a"), keyed("c")]))
+    assert [receipt.replayed for receipt in again] == [False, True, True]
+    assert [receipt.commit.id for receipt in again[1:]] == [done[0].commit.id, done[3].commit.id]
+    assert log.count("PUT", "/__manifest/_versions/") == 1, str(log)

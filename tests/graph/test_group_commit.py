@@ -202,6 +202,17 @@ def test_group_after_a_commit_to_other_tables_is_rebased(graph: Repository, othe
     assert graph.snapshot().pin(CITY).rows == 1
 
 
+def test_group_that_the_leader_leaves_unpublished_is_led_by_its_first_write(
+    graph: Repository, other: Repository
+) -> None:
+    last = Interrupted(staging({"c": "c"}), lambda: put(other, {"o": "o"}))
+    version = graph.manifest.view.version
+    done = receipts(write_group(graph, [adding("a"), adding("b"), GroupWrite(last)], behind_another=True))
+    assert last.times == 2
+    assert graph.manifest.refresh().version == version + 2
+    assert [item.id for item in chain(graph)][-3:] == [receipt.commit.id for receipt in done]
+
+
 def test_group_strict_write_overtaken_by_a_commit_conflicts_alone(
     graph: Repository, other: Repository
 ) -> None:

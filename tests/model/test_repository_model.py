@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -13,15 +15,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from omnigraph.errors import Conflict, InvalidInput, NotFound
+from omnigraph.errors import Conflict, InvalidInput, NotFound, PreconditionFailed
 from omnigraph.graph.publish import PublishReceipt, StaleBase, publish
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared, WritePlan
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.store.manifest import manifest as manifest_module
 from omnigraph.store.manifest import row_files
 from omnigraph.store.tables import tables as tables_module
 from tests.model.repository_model import Effect, Model, ModelCommit, Work
+from tests.support.groups import GroupWrite, write_group
 from tests.support.places import fresh_memory
 from tests.support.repositories import (
     CITY,
@@ -50,6 +54,19 @@ EFFECTS = st.builds(
     st.frozensets(IDS, max_size=2),
     st.sampled_from(["insert", "strict"]),
 )
+
+
+@dataclass(frozen=True)
+class Member:
+    """A write of a group. `expects_head` is a precondition on the head before the group."""
+
+    effect: Effect
+    key: str | None
+    fails: bool
+    expects_head: bool
+
+
+MEMBERS = st.builds(Member, EFFECTS, st.sampled_from([None, None, "k1", "k2"]), st.booleans(), st.booleans())
 
 
 class RepositoryMachine(RuleBasedStateMachine):
@@ -102,6 +119,33 @@ class RepositoryMachine(RuleBasedStateMachine):
         else:
             self.keys[slot] = receipt.commit.id
             self._published(graph, branch, effect, receipt)
+
+    @rule(at=HANDLES, branch=NAMES, members=st.lists(MEMBERS, min_size=2, max_size=4))
+    def write_a_group(self, at: int, branch: str, members: list[Member]) -> None:
+        if branch not in self.model.branches:
+            return
+        graph = self.handles[at]
+        incarnation, head = self.model.branches[branch]
+        writes = [_group_write(member, head) for member in members]
+        outcomes = write_group(graph, writes, branch, behind_another=True)
+        self._expect_healed(graph)
+        for member, outcome in zip(members, outcomes, strict=True):
+            slot = (incarnation, member.key or "")
+            before = self.model.branches[branch][1]
+            if slot in self.keys:
+                assert isinstance(outcome, PublishReceipt)
+                assert (outcome.replayed, outcome.commit.id) == (True, self.keys[slot])
+            elif member.expects_head and before != head:
+                assert isinstance(outcome, PreconditionFailed)
+                assert outcome.details == {"expected": head, "actual": before}
+            elif member.fails:
+                assert isinstance(outcome, InvalidInput)
+            else:
+                assert isinstance(outcome, PublishReceipt)
+                assert (outcome.replayed, outcome.commit.parent) == (False, before)
+                self._published(graph, branch, member.effect, outcome)
+                if member.key is not None:
+                    self.keys[slot] = outcome.commit.id
 
     @rule(at=HANDLES, branch=NAMES, table=st.sampled_from(TABLES))
     def rewrite(self, at: int, branch: str, table: str) -> None:
@@ -290,6 +334,19 @@ class RepositoryMachine(RuleBasedStateMachine):
             else:
                 self.model.outcomes[id_] = "discarded"
         self.model.left.clear()
+
+
+def _group_write(member: Member, head: str) -> GroupWrite:
+    def prepare(transaction: Transaction) -> Prepared[None]:
+        prepared = _prepare(member.effect)(transaction)
+        if member.fails:
+            raise InvalidInput("no")
+        return prepared
+
+    request = WriteRequest(
+        "load", expected_head=head if member.expects_head else None, idempotency_key=member.key
+    )
+    return GroupWrite(prepare, request)
 
 
 def _prepare(effect: Effect) -> Prepare:

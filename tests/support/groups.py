@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -26,14 +26,16 @@ class GroupWrite:
 
 
 def write_group(
-    graph: Repository, writes: Sequence[GroupWrite], branch: str = "main"
+    graph: Repository, writes: Sequence[GroupWrite], branch: str = "main", *, behind_another: bool = False
 ) -> list[PublishReceipt | Exception | None]:
     """Commit writes as one group, in this order; return the receipt or the error of each.
 
-    The first write leads. It is held inside its preparation until all the others wait.
+    The first write leads. It is held inside its preparation until all the others wait. With `behind_another` a
+    write that changes nothing leads instead, and all these writes wait.
     """
-    first, *others = writes
     entered, released = threading.Event(), threading.Event()
+    nothing = GroupWrite(lambda _: Prepared(None, None))
+    first, *others = [nothing, *writes] if behind_another else writes
 
     def held(transaction: Transaction) -> Prepared[Any]:
         entered.set()
@@ -46,20 +48,22 @@ def write_group(
         except Exception as error:  # noqa: BLE001 - the caller looks at it
             return error
 
-    with ThreadPoolExecutor(len(writes)) as threads:
+    with ThreadPoolExecutor(1 + len(others)) as threads:
         running = [threads.submit(run, GroupWrite(held, first.request))]
         assert entered.wait(HANG)
         try:
-            for number, item in enumerate(others, start=1):
+            for item in others:
                 running.append(threads.submit(run, item))
-                wait_until(partial(_is_waiting, graph, branch, number), "the queue")
+                wait_until(partial(_are_waiting, graph, branch, running[1:]), "the queue")
         finally:
             released.set()
-        return [item.result(HANG) for item in running]
+        outcomes = [item.result(HANG) for item in running]
+        return outcomes[1:] if behind_another else outcomes
 
 
-def _is_waiting(graph: Repository, branch: str, count: int) -> bool:
-    return graph.write_queue.waiting(branch) == count
+def _are_waiting(graph: Repository, branch: str, writes: Sequence[Future[Any]]) -> bool:
+    """Whether all writes wait, except those that were refused before."""
+    return graph.write_queue.waiting(branch) + sum(item.done() for item in writes) == len(writes)
 
 
 def receipts(outcomes: Sequence[PublishReceipt | Exception | None]) -> list[PublishReceipt]:

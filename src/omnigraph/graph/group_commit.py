@@ -31,6 +31,7 @@ from omnigraph.store.request_counts import attribute_requests_to
 from omnigraph.store.sync import SyncBatch
 
 if TYPE_CHECKING:
+    from omnigraph.graph.idempotency import KeyClaim
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.graph.write_plan import Prepared, WritePlan
     from omnigraph.graph.write_queue import Turn
@@ -47,13 +48,15 @@ T = TypeVar("T")
 class QueuedWrite(Generic[T]):
     """A write that one thread submitted and that the leader of a group executes.
 
-    `context` are the context variables of the submitting thread. `attempted_id` is the commit id of a publish whose
+    `context` are the context variables of the submitting thread. `claim` is the claim of its idempotency key, if it
+    was made before the first preparation. `attempted_id` is the commit id of a publish whose
     outcome was not determined, because its leader was interrupted.
     """
 
     request: WriteRequest
     prepare: Prepare[T]
     context: Context = field(default_factory=copy_context)
+    claim: KeyClaim | None = None
     preparations: int = 0
     attempted_id: str | None = None
     result: WriteResult[T] | None = None
@@ -80,7 +83,9 @@ class GroupHost(Protocol):
         """Return the snapshot of a commit."""
         ...
 
-    def claim_key(self, transaction: Transaction, request: WriteRequest) -> CommitRecord | None:
+    def claim_key(
+        self, transaction: Transaction, request: WriteRequest, early: KeyClaim | None = None
+    ) -> CommitRecord | None:
         """Set the commit id of a transaction to that of its idempotency key; return the commit if it exists."""
         ...
 
@@ -201,7 +206,8 @@ class GroupCommit:
         if request.idempotency_key is not None:
             # In every attempt, because the same request may have been committed by another process meanwhile.
             # Preparing on top of its own effect could then fail.
-            commit = host.claim_key(transaction, request) or chain.find(transaction.commit_id)
+            early, write.claim = write.claim, None
+            commit = host.claim_key(transaction, request, early) or chain.find(transaction.commit_id)
             if commit is not None:
                 return WriteResult(PublishReceipt(commit, replayed=True), None)
         if request.expected_head is not None:

@@ -26,9 +26,10 @@ PREFIX = "__idempotency/"
 
 @dataclass(frozen=True, slots=True)
 class KeyClaim:
-    """The commit id of a key. `fresh` is set when this call was the first to use the key."""
+    """The commit id of a key in a branch incarnation. `fresh` is set if this call was the first to use the key."""
 
     commit_id: str
+    incarnation: str
     fresh: bool
 
 
@@ -51,7 +52,7 @@ def claim_key(objects: ObjectStore, key: str, head: HeadRecord, request: str, no
     }
     name = f"{PREFIX}{digest}.json"
     if objects.create_if_absent(name, encode_body(body).encode()):
-        return KeyClaim(commit_id, fresh=True)
+        return KeyClaim(commit_id, head.incarnation, fresh=True)
     stored = json.loads(objects.get(name).data)
     if stored["request"] != request_digest:
         raise Conflict(
@@ -59,7 +60,7 @@ def claim_key(objects: ObjectStore, key: str, head: HeadRecord, request: str, no
             details={"idempotency_key": key, "commit_id": stored["commit_id"]},
             hint="use a new key for a new request",
         )
-    return KeyClaim(stored["commit_id"], fresh=False)
+    return KeyClaim(stored["commit_id"], head.incarnation, fresh=False)
 
 
 def canonical_text(value: Any) -> str:

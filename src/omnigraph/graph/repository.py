@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache, partial
@@ -48,7 +48,7 @@ from omnigraph.graph.history import (
     first_parents,
     get_commit,
 )
-from omnigraph.graph.idempotency import claim_key
+from omnigraph.graph.idempotency import KeyClaim, claim_key
 from omnigraph.graph.initialize import create_manifest
 from omnigraph.graph.open_storage import check_choice, check_process, check_writable, connect, open_manifest
 from omnigraph.graph.publish import (
@@ -447,7 +447,7 @@ class Repository:
         branch = check_branch_name(branch, request.operation)
         if request.bulk:
             return self._write_alone(branch, request, prepare)
-        write = QueuedWrite(request, prepare)
+        write = QueuedWrite(request, prepare, claim=self._claim_early(branch, request))
         with self.write_queue.enter(branch, write, alone=request.alone) as turn:
             if turn is not None:
                 if request.alone:
@@ -515,12 +515,26 @@ class Repository:
         self.intents.remove(intent_id)
         return True
 
-    def claim_key(self, transaction: Transaction, request: WriteRequest) -> CommitRecord | None:
-        """Set the commit id of a transaction to that of its idempotency key; return the commit if it exists."""
+    def _claim_early(self, branch: str, request: WriteRequest) -> KeyClaim | None:
+        """Claim the key of a write that has to wait for its branch: keys of several writes at the same time."""
+        if request.idempotency_key is None or branch not in self.write_queue.branches:
+            return None
+        with suppress(NotFound):
+            return self._claim(self._head(self.manifest.view, branch), request)
+        return None
+
+    def _claim(self, head: HeadRecord, request: WriteRequest) -> KeyClaim:
         assert request.idempotency_key is not None
-        claim = claim_key(
-            self.objects, request.idempotency_key, transaction.head, request.request, now_micros()
-        )
+        return claim_key(self.objects, request.idempotency_key, head, request.request, now_micros())
+
+    def claim_key(
+        self, transaction: Transaction, request: WriteRequest, early: KeyClaim | None = None
+    ) -> CommitRecord | None:
+        """Set the commit id of a transaction to that of its idempotency key; return the commit if it exists."""
+        # A claim that was made early is void if the branch was created again since.
+        claim = early
+        if claim is None or claim.incarnation != transaction.head.incarnation:
+            claim = self._claim(transaction.head, request)
         transaction.commit_id = claim.commit_id
         return None if claim.fresh else self.manifest.find_commit(self.manifest.refresh(), claim.commit_id)
 
