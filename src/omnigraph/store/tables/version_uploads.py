@@ -24,7 +24,7 @@ from lance import LanceOperation
 
 from omnigraph.errors import NotFound, OutcomeUnknown, StorageError
 from omnigraph.store.file_digests import FileDigest, read_stored_file
-from omnigraph.store.lance.file_checks import check_transaction, incomplete_file
+from omnigraph.store.lance.file_checks import incomplete_file
 from omnigraph.store.lance.lance_files import data_file_sizes, transaction_file, version_file
 from omnigraph.store.lance.read_back import read_back
 from omnigraph.store.objects.object_store import ObjectStore
@@ -94,14 +94,13 @@ class VersionUploads:
 
         `batch` waits for the upload. No commit may refer to the version before.
         """
-        folder = self._folder(path)
         new = append_rows(base, batches, schema)
         operation = LanceOperation.Update(removed_fragment_ids=[], new_fragments=new)
         transaction = lance.Transaction(base.version, operation)
         dataset = lance.LanceDataset.commit(base, transaction, detached=True)
         names = (version_file(dataset.version), transaction_file(transaction))
-        digests = read_back(self._local(), path, {**data_file_sizes(new), **dict.fromkeys(names)})
-        check_transaction(folder / names[1], folder / names[0])
+        sizes = {**data_file_sizes(new), **dict.fromkeys(names)}
+        digests = read_back(self._local(), path, sizes, transaction=names[1])
         self._keep(path, dataset)
         upload = propagate_context(self._upload)
         uploads = [_pool(os.getpid()).submit(upload, path, digest) for digest in digests]
