@@ -77,6 +77,24 @@ def test_repair_reset_branch_of_an_intact_branch_makes_no_commit(client: httpx.C
     error_body(client.post("/repair", json={"reset_branch": "main", "to": "nothing"}), 404)
 
 
+def test_repair_damaged_index_rebuilds_it(tmp_path: Path) -> None:
+    uri = str(tmp_path / "g.omni")
+    with og.init(uri, SCHEMA, durability="os") as graph:
+        graph.load({"Person": [{"name": "Ann"}]})
+        graph.optimize()
+    hosted = open_graphs(Hosting((GraphSource("g", uri),)), TokenRegistry())
+    for file in tmp_path.glob("*/nodes/*/_indices/*/*.lance"):
+        file.write_bytes(file.read_bytes()[:-9])
+    with running(hosted) as server, server.client(prefix="/graphs/g") as client:
+        for confirm, action in ((False, "preview"), (True, "rebuilt"), (True, "no_op")):
+            report = success_body(client.post("/repair", json={"confirm": confirm}), answers.RepairOutput)
+            assert {item["type_key"]: item["action"] for item in report["datasets"]}["node:Person"] == action
+        assert success_body(client.post("/verify"), answers.VerifyOutput)["ok"]
+    with og.open(uri, "r") as graph:
+        assert graph.commits()[0].operation == "repair"
+    hosted.close()
+
+
 def test_maintenance_storage_error_is_redacted(tmp_path: Path) -> None:
     uri = str(tmp_path / "broken.omni")
     with og.init(uri, SCHEMA) as graph:

@@ -2,13 +2,14 @@
 
 Opening a graph for writing and every write recover the same operations, so there is usually nothing to report. An
 intent that cannot be read remains, and blocks writers until it is discarded by force. A type whose files are
-missing or have another size is reported as damaged; only a reset of the branch changes that.
+missing or have another size is reported as damaged; only a reset of the branch changes that. Damaged indexes are
+built again from the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from omnigraph.errors import RecoveryRequired, StorageError
@@ -18,6 +19,7 @@ from omnigraph.graph.recovery.interrupted_writes import UNKNOWN_OPERATION
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.write_plan import TableWrite, WritePlan
+from omnigraph.maintain.index_repair import IndexRepair, repair_indexes
 from omnigraph.maintain.manifest_repair import ManifestRepair, repair_manifest
 from omnigraph.maintain.reset_branch import BranchReset, ResetType, reset_branch
 from omnigraph.maintain.verification.verify import verify
@@ -111,13 +113,21 @@ class _InterruptedWrite:
         return {} if plan is None or plan.incarnation != snapshot.commit.incarnation else plan.writes
 
 
-def repair(repository: Repository, *, confirm: bool = False, force: bool = False) -> RepairReport:
+def repair(
+    repository: Repository,
+    *,
+    confirm: bool = False,
+    force: bool = False,
+    actor: str | None = None,
+    may_change: Callable[[str], bool] = lambda _: True,
+) -> RepairReport:
     """Report interrupted bulk writes by type. With `confirm` recover them.
 
     A complete write is rolled forward and an incomplete one discarded, each with a recovery record. `force` also
     discards writes whose intent cannot be read. A repository that was opened with recovery has nothing left to
     report. Damage of `main` and of `__manifest` is reported too, by the existence and the size of files. With
-    `confirm` the newest version of `__manifest` and its registry are rebuilt if they cannot be read.
+    `confirm` the newest version of `__manifest` and its registry are rebuilt if they cannot be read, and damaged
+    indexes are built again, at the head of every branch that `may_change` selects, as commits of `actor`.
     """
     rebuilt = repair_manifest(repository.tables.root, repository.objects, confirm=confirm)
     parts = [manifest_row(item, confirm) for item in rebuilt]
@@ -132,7 +142,13 @@ def repair(repository: Repository, *, confirm: bool = False, force: bool = False
     if confirm:
         repository.intents.remove_strays(pending)
     interrupted = list(_interrupted_writes(repository, pending.ids, confirm, force))
-    rows = [_row(snapshot, key, interrupted, damage.get(key)) for key in snapshot.catalog.tables]
+    indexes = _repair_indexes(repository, filter(may_change, repository.branches()), confirm, actor)
+    own = {item.type_key: item for item in indexes if item.branch == snapshot.branch}
+    rows = [
+        _row(snapshot, key, interrupted, damage.get(key), own.get(key), confirm)
+        for key in snapshot.catalog.tables
+    ]
+    rows += [_index_row(item, confirm) for item in indexes if item.branch != snapshot.branch]
     tables = {str(table.id) for table in snapshot.catalog.tables.values()}
     others = [item for item in interrupted if tables.isdisjoint(item.writes(snapshot))]
     rows += [
@@ -185,7 +201,8 @@ def _damage_by_type(repository: Repository) -> dict[str, str]:
     report = verify(repository.tables.root, repository.objects, options)
     damage: dict[str, str] = {}
     for item in report.damage:
-        if item.type_key is not None and item.blocks_reads:
+        is_index = item.file is not None and "/_indices/" in item.file
+        if item.type_key is not None and item.blocks_reads and not is_index:
             damage.setdefault(item.type_key, f"{item.file}: {item.problem}; run `omnigraph verify`")
     return damage
 
@@ -223,14 +240,44 @@ def _recover(
     return ("forced" if record.operation == UNKNOWN_OPERATION else "discarded"), record.reason, record
 
 
+def _repair_indexes(
+    repository: Repository, branches: Iterable[str], confirm: bool, actor: str | None
+) -> list[IndexRepair]:
+    found: list[IndexRepair] = []
+    for branch in branches:
+        try:
+            found += repair_indexes(repository, branch, confirm=confirm, actor=actor)
+        except StorageError as error:
+            # The head of the branch cannot be read, which has a row of its own.
+            if error.transient:
+                raise
+    return found
+
+
+def _index_row(item: IndexRepair, confirm: bool) -> TypeRepair:
+    names = ", ".join(item.properties)
+    place = "" if item.branch == MAIN else f"branch '{item.branch}': "
+    action: Action = "rebuilt" if item.rebuilt is not None else "refused" if confirm else "preview"
+    head = item.version + 1 if item.rebuilt is None else item.rebuilt
+    error = f"{place}index on {names}: {item.problem}"
+    return TypeRepair(item.type_key, item.version, head, "damaged", action, (), error)
+
+
 def _row(
-    snapshot: Snapshot, key: str, interrupted: Sequence[_InterruptedWrite], damage: str | None
+    snapshot: Snapshot,
+    key: str,
+    interrupted: Sequence[_InterruptedWrite],
+    damage: str | None,
+    index: IndexRepair | None,
+    confirm: bool,
 ) -> TypeRepair:
     version, table = snapshot.pin(key).number, str(snapshot.catalog.tables[key].id)
     matching = [item for item in interrupted if table in item.writes(snapshot)]
     operations = tuple(name for item in matching for name in item.operations)
     if damage is not None:
         return TypeRepair(key, version, version, "damaged", "refused", operations, damage)
+    if index is not None:
+        return replace(_index_row(index, confirm), operations=operations)
     if not matching:
         return TypeRepair(key, version, version, "no_drift", "no_op")
     last = matching[-1]

@@ -171,7 +171,8 @@ class GraphMaintenance(ABC):
         left alone. A write whose intent cannot be read is reported as ``refused``; `force` discards it. Opening a
         graph for writing and every write settle interrupted writes too, so there is rarely anything to do.
 
-        A type of main whose files are damaged is classified as ``damaged``; `verify` describes the damage.
+        A type of main whose files are damaged is classified as ``damaged``; `verify` describes the damage. Damaged
+        indexes of any branch are built again from the rows, with the action ``rebuilt``.
         `reset_branch` gives a damaged branch the state of the commit `to` of its history, by default of its newest
         intact commit. This is a new commit, and the history stays. `Repair.reset` has the commits and rows that
         the branch loses. Nothing else is repaired in that call.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -276,11 +277,17 @@ class LocalGraph(LocalChangeReads, Graph):
             self._authorizer.authorize("admin")
         else:
             self._authorizer.authorize("change", "main")
+        actor = self._authorizer.actor
         if branch is not None:
-            actor = self._authorizer.actor
             report = repair_branch(self._repository, branch, options.to, confirm=confirm, actor=actor)
         else:
-            report = repair(self._repository, confirm=confirm, force=options.force)
+            report = repair(
+                self._repository,
+                confirm=confirm,
+                force=options.force,
+                actor=actor,
+                may_change=partial(self._authorizer.allows, "change"),
+            )
         return Repair(
             confirm,
             report.pending,

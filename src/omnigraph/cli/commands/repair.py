@@ -46,7 +46,7 @@ def repair(
 
     A complete write is published; an incomplete write is discarded. Opening a graph for writing does the same, so
     there is usually nothing to do. An intent that cannot be read is refused, with exit code 1, unless --force is
-    given. So is a type of main whose files are damaged.
+    given. So is a type of main whose data files are damaged. Damaged indexes are built again from the rows.
 
     --reset-branch gives a damaged branch the state of an intact commit of its history, as a new commit. Without
     --confirm it prints the commits and rows that the branch would lose. `omnigraph verify` lists the damage and the

@@ -14,6 +14,7 @@ from omnigraph.store.manifest.manifest_inspection import ManifestDamage, Manifes
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord, encode_body
 
 RESTORE = "restore the file from a backup"
+REBUILD_INDEX = "run `omnigraph repair --confirm`, which builds the index again from the rows"
 REPAIR_MANIFEST = "run `omnigraph repair --confirm`, which rebuilds it from the other files"
 
 

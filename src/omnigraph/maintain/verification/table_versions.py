@@ -163,7 +163,7 @@ class TableVersions:
         results = (
             self.results.get((version[0], file.name))
             for file in described.files
-            if file.kind != "transaction"
+            if file.kind not in ("transaction", "index")
         )
         return all(result is None or result.damage is None for result in results)
 

@@ -16,7 +16,7 @@ from omnigraph.graph.progress import Progress
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.swap_retries import retry_swap
 from omnigraph.maintain.task_runner import TaskRunner
-from omnigraph.maintain.verification.lineage import RESTORE, Lineage, reset_remedy
+from omnigraph.maintain.verification.lineage import REBUILD_INDEX, RESTORE, Lineage, reset_remedy
 from omnigraph.maintain.verification.report import (
     MAX_COMMITS,
     BranchState,
@@ -319,7 +319,10 @@ class GraphVerifier:
         info = self._infos.get(key[0], TableInfo(key[0], {}, ()))
         commits = sorted({item for version in versions for item in pinning[version]}, reverse=True)
         branches = self._branches_pinning(versions)
-        remedy = RESTORE if not branches or file.kind == "transaction" else reset_remedy(branches[0])
+        if file.kind == "index" and branches:
+            remedy = REBUILD_INDEX
+        else:
+            remedy = RESTORE if not branches or file.kind == "transaction" else reset_remedy(branches[0])
         return Damage(
             kind,
             problem,
@@ -330,8 +333,9 @@ class GraphVerifier:
             tuple(id_ for _, id_ in commits[:MAX_COMMITS]),
             len(commits),
             file.rows,
-            # Lance reads the copy inside the manifest file.
-            file.kind != "transaction",
+            # Lance reads the copy of a transaction inside the manifest file. A query scans the rows if an index
+            # cannot be read. An altered index may be readable, and wrong.
+            file.kind != "transaction" and (file.kind != "index" or kind == "altered"),
             remedy,
         )
 

@@ -129,8 +129,9 @@ async def verify(context: Context, body: VerifyRequest | None = None) -> Respons
     responses={**SUCCESS, **error_responses(415, 429)},
 )
 async def repair(context: Context, body: RepairRequest | None = None) -> Response:
-    """Roll interrupted bulk writes forward or back, or reset a damaged branch. Dry run unless `confirm` is true.
+    """Roll interrupted bulk writes forward or back, rebuild damaged indexes, or reset a damaged branch.
 
+    Dry run unless `confirm` is true.
     Requires permission for `change` on `main`; `force` and a reset require `admin`.
     """
     reject_if_commit_header(context.request)

@@ -92,14 +92,16 @@ class TableRead:
         tables = self._tables(fragments)
         with self._reading(tables), translate_lance_errors(f"read {self.pin.path}"):
             dataset = tables.open(self.pin.path, self.pin.version)
-            scanner = dataset.scanner(
+            batches = tables.indexes.read_batches(
+                self.pin.path,
+                dataset,
                 columns=[column.physical for column in self.columns],
                 filter=self.where,
                 fragments=[get_fragment(dataset, id_) for id_ in fragments],
                 batch_size=_BLOBS_PER_BATCH if blobs else None,
                 scan_in_order=False,
             )
-            for batch in scanner.to_batches():
+            for batch in batches:
                 arrays = [
                     to_spark(batch.column(column.physical), column, item.type)
                     for column, item in zip(self.columns, schema, strict=True)

@@ -53,10 +53,13 @@ class ReadChecks:
         self._lock = threading.Lock()
         self._checked: LRUCache[tuple[str, str], bool] = LRUCache(_REMEMBERED_FILES)
 
-    def check(self, path: str, dataset: lance.LanceDataset) -> None:
-        """Check the files of an opened version that were not checked before; `StorageError` for a damaged one."""
+    def check(self, path: str, dataset: lance.LanceDataset) -> str | None:
+        """Check the files of an opened version that were not checked before; `StorageError` for a damaged one.
+
+        Rows can be read without an index. The problem of a damaged index file is returned, None if there is none.
+        """
         if self._root.files is None or (self._root.local is None and not self._root.verify_reads):
-            return
+            return None
         with translate_lance_errors(f"open {path}"):
             fragments = [
                 item.metadata
@@ -64,6 +67,7 @@ class ReadChecks:
                 if self._fragments is None or item.fragment_id in self._fragments
             ]
             files = {file.name: file.size for file in fragment_files(fragments)}
+        index_problem = None
         if not self._root.verify_reads:
             new = self._new(path, (name for name, size in files.items() if size is not None))
             for name in new:
@@ -74,10 +78,16 @@ class ReadChecks:
             # Lance may open index files to describe them, so the other files are checked first.
             if self._fragments is None:
                 indexes = self._new(path, self._index_files(path, dataset))
-                self._verify(path, indexes, {})
-                new += indexes
+                try:
+                    self._verify(path, indexes, {})
+                    new += indexes
+                except StorageError as error:
+                    if error.details.get("reason") != "damaged":
+                        raise
+                    index_problem = error.message
         with self._lock:
             self._checked.update(((path, name), True) for name in new)
+        return index_problem
 
     def _new(self, path: str, names: Iterable[str]) -> list[str]:
         with self._lock:

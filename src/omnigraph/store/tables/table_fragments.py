@@ -101,11 +101,10 @@ def find_rows(
     tables: Tables, pin: TablePin, where: str, columns: Sequence[str] = ()
 ) -> tuple[Addresses, pa.Table]:
     """Return the addresses of the rows that a filter selects, in no particular order, and some of their columns."""
-    with translate_lance_errors(f"read {pin.path}"):
-        scanner = tables.open(pin.path, pin.version).scanner(
-            columns=list(columns), filter=where, with_row_address=True, scan_in_order=False
-        )
-        rows = scanner.to_table()
+    dataset = tables.open(pin.path, pin.version)
+    rows = tables.indexes.read_table(
+        pin.path, dataset, columns=list(columns), filter=where, with_row_address=True, scan_in_order=False
+    )
     return rows[ROW_ADDRESS].to_numpy(), rows.select(list(columns))
 
 

@@ -35,6 +35,7 @@ from omnigraph.store.lance.lance_filters import string_in
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.sync import SyncBatch
+from omnigraph.store.tables.damaged_indexes import DamagedIndexes
 from omnigraph.store.tables.fragment_writer import append_rows, write_columns
 from omnigraph.store.tables.index_segments import (
     BuiltSegment,
@@ -99,6 +100,7 @@ class Tables:
     def __init__(self, root: LanceRoot, checks: ReadChecks | None = None) -> None:
         self.root = root
         self._checks = ReadChecks(root) if checks is None else checks
+        self.indexes = DamagedIndexes()
         self._lock = threading.Lock()
         self._open: LRUCache[tuple[str, int], lance.LanceDataset] = LRUCache(_CACHED_TABLES)
         self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-stage")
@@ -133,8 +135,9 @@ class Tables:
         # The files of a version that was built here have been read back.
         is_built = self._uploads is not None and self._uploads.wait(path, version)
         dataset = self.root.open(path, version)
-        if not is_built:
-            self._checks.check(path, dataset)
+        index_problem = None if is_built else self._checks.check(path, dataset)
+        if index_problem is not None:
+            self.indexes.add(path, version, index_problem)
         self._cache(path, dataset)
         return dataset
 
@@ -188,23 +191,15 @@ class Tables:
         limit: int | None = None,
     ) -> pa.Table:
         """Return rows of a pinned table; filter, projection and limit are pushed down to Lance."""
-        with translate_lance_errors(f"read {pin.path}"):
-            return self._scanner(pin, columns, where, limit).to_table()
+        options = _scan_options(columns, where, limit)
+        return self.indexes.read_table(pin.path, self.open(pin.path, pin.version), **options)
 
     def scan_batches(
         self, pin: TablePin, columns: Sequence[str] | None = None, where: str | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `scan` in batches."""
-        with translate_lance_errors(f"read {pin.path}"):
-            yield from self._scanner(pin, columns, where, None).to_batches()
-
-    def _scanner(
-        self, pin: TablePin, columns: Sequence[str] | None, where: str | None, limit: int | None
-    ) -> lance.LanceScanner:
-        dataset = self.open(pin.path, pin.version)
-        return dataset.scanner(
-            columns=None if columns is None else list(columns), filter=where, limit=limit, scan_in_order=False
-        )
+        options = _scan_options(columns, where, None)
+        yield from self.indexes.read_batches(pin.path, self.open(pin.path, pin.version), **options)
 
     # --- staging of rows ---------------------------------------------------------------------------------
 
@@ -231,7 +226,7 @@ class Tables:
             if ids or delete_addresses:
                 # The insert and the delete are independent, and each is a round trip on an object store.
                 writing = self._writers.submit(_write, dataset, insert)
-                changed, removed, deleted = self._delete(dataset, ids, delete_addresses)
+                changed, removed, deleted = self._delete(pin.path, dataset, ids, delete_addresses)
                 new = writing.result()
             else:
                 changed, removed, deleted = [], set(), 0
@@ -279,6 +274,7 @@ class Tables:
             if _full_tier(base, set()) is not None:
                 return None
             version, files = self._uploads.append(pin.path, base, batches, schema, batch)
+        self.indexes.inherit(pin.path, pin.version, version)
         return StagedTable(pin.path, pin.version, version, pin.rows + rows, rows, 0, files)
 
     def stage_overwrite(
@@ -447,13 +443,13 @@ class Tables:
     # --- deletion, compaction, commit --------------------------------------------------------------------
 
     def _delete(
-        self, dataset: lance.LanceDataset, ids: list[str], addresses: Sequence[int]
+        self, path: str, dataset: lance.LanceDataset, ids: list[str], addresses: Sequence[int]
     ) -> tuple[list[FragmentMetadata], set[int], int]:
         """Write deletion files for rows; return the changed fragments, the ids of emptied ones, the row count."""
         parts = [np.array(addresses, np.uint64)]
         for start in range(0, len(ids), _IDS_PER_FILTER):
             where = string_in("id", ids[start : start + _IDS_PER_FILTER])
-            rows = dataset.scanner(columns=[], filter=where, with_row_address=True).to_table()
+            rows = self.indexes.read_table(path, dataset, columns=[], filter=where, with_row_address=True)
             parts.append(rows[ROW_ADDRESS].to_numpy())
         deleted = np.concatenate(parts)
         return *self._delete_addresses(dataset, deleted), len(deleted)
@@ -528,6 +524,8 @@ class Tables:
             pin.path, files, transaction_file(transaction), version_file(committed.version)
         )
         self._cache(pin.path, committed)
+        if not isinstance(operation, LanceOperation.CreateIndex):
+            self.indexes.inherit(pin.path, pin.version, int(committed.version))
         return StagedTable(pin.path, pin.version, int(committed.version), rows, inserted, deleted, digests)
 
     def _cache(self, path: str, dataset: lance.LanceDataset) -> None:
@@ -556,6 +554,11 @@ def _full_tier(dataset: lance.LanceDataset, excluded: set[int]) -> list[lance.La
 
 def _tier(rows: int) -> int | None:
     return next((tier for tier, bound in enumerate(COMPACTION_TIERS) if rows < bound), None)
+
+
+def _scan_options(columns: Sequence[str] | None, where: str | None, limit: int | None) -> dict[str, Any]:
+    names = None if columns is None else list(columns)
+    return {"columns": names, "filter": where, "limit": limit, "scan_in_order": False}
 
 
 def _write(dataset: lance.LanceDataset, rows: pa.Table | None) -> list[FragmentMetadata]:
