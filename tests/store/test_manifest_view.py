@@ -171,10 +171,12 @@ def _put(put: Callable[..., Any], bucket: str, key: str, data: bytes) -> None:
 def test_flipped_bits_in_the_newest_version_on_s3_are_never_read_as_another_state(in_bucket: Stored) -> None:
     rng = random.Random(7)
     bits = [rng.randrange(len(in_bucket.whole) * 8) for _ in range(24)]
-    # The kind of a file, the id of a branch or of a commit, and the tag and the length before the name.
+    # The kind of a file, the id of a branch or of a commit, the tag and the length before the name, and before the
+    # two lengths of two bytes the id of the fragment.
     for name in in_bucket.names():
         start = in_bucket.whole.rindex(name.encode())
         bits += [8 * (start + place) for place in (0, 10, 30, -1, -2)]
+        bits += [8 * (start - 7) + bit for bit in range(1, 4) if name.startswith("commit-")]
     assert in_bucket.silent_flips(bits) == []
 
 

@@ -51,6 +51,8 @@ def make_view(dataset: lance.LanceDataset, before: ManifestView | None = None) -
             data = meta.files[0]
             file = parse_file(meta.id, file_name(data), meta.physical_rows, data.file_size_bytes)
         files.append(file)
+    if len({file.fragment for file in files}) != len(files):
+        raise _damaged(dataset, "two of its fragments have the same id")
     if sum(file.weight for file in files) % WEIGHT_MODULUS:
         raise _damaged(dataset, "the files that it lists are not those that were committed")
     return ManifestView(dataset, dataset.version, tuple(files))
