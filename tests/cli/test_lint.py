@@ -252,13 +252,13 @@ class TestAgainstAGraph:
             f"error: `lint --schema` does not use a graph; {address[0]} does not apply.\n"
         )
 
-    def test_lint_with_server_address_is_refused(self) -> None:
+    def test_lint_with_server_option_is_refused(self) -> None:
         outcome = run("lint", "--server", "http://127.0.0.1:1", "--query", "read.gq")
         assert outcome.code == 1
         assert outcome.stderr.startswith("error: `lint` is a direct (storage-native) command; --server ")
 
 
-def test_lint_with_server_option_is_refused() -> None:
+def test_lint_with_server_url_as_address_is_refused() -> None:
     outcome = run("lint", "https://graph.example.org", "--query", "read.gq")
     assert outcome.code == 1
     assert "must be addressed with --server <url>" in outcome.stderr
