@@ -85,7 +85,7 @@ def refused(
 # --- append -------------------------------------------------------------------------------------------------
 
 
-def test_append_inserts_nodes_and_edges_in_any_order_as_one_commit(
+def test_append_of_nodes_and_edges_in_any_order_makes_one_commit(
     graph: Repository, limits: LoadLimits
 ) -> None:
     before = graph.head().commit
@@ -99,7 +99,7 @@ def test_append_inserts_nodes_and_edges_in_any_order_as_one_commit(
     assert ids(graph, "edge:Knows") == ["k1", "k2"]
 
 
-def test_append_refuses_an_id_that_is_there(graph: Repository, limits: LoadLimits) -> None:
+def test_append_of_existing_id_is_refused(graph: Repository, limits: LoadLimits) -> None:
     found = refused(
         graph,
         {"node:Person": [person("Di"), person("Ann")], "edge:Knows": [edge("k1", "Cy", "Cy")]},
@@ -117,7 +117,7 @@ def test_append_refuses_an_id_that_is_there(graph: Repository, limits: LoadLimit
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_record_must_not_come_twice(graph: Repository, limits: LoadLimits, mode: Any) -> None:
+def test_append_of_repeated_record_is_refused(graph: Repository, limits: LoadLimits, mode: Any) -> None:
     notes = [{"id": "n", "text": "x"}, {"id": "n", "text": "y"}]
     people = [person("Ann"), person("Bob"), person("Cy"), person("Di"), person("Di")]
     chosen = people if mode == "overwrite" else people[3:]
@@ -128,7 +128,7 @@ def test_a_record_must_not_come_twice(graph: Repository, limits: LoadLimits, mod
     ]
 
 
-def test_a_unique_value_is_held_by_one_row_of_input_and_graph(graph: Repository, limits: LoadLimits) -> None:
+def test_load_of_duplicate_unique_value_is_refused(graph: Repository, limits: LoadLimits) -> None:
     people = [person("Di", mail="d"), person("Ed", mail="d"), person("Flo", mail="a")]
     messages = [item["message"] for item in refused(graph, {"node:Person": people}, "append", limits)]
     assert messages == [
@@ -137,13 +137,13 @@ def test_a_unique_value_is_held_by_one_row_of_input_and_graph(graph: Repository,
     ]
 
 
-def test_an_edge_to_nowhere_is_refused_with_its_place(graph: Repository, limits: LoadLimits) -> None:
+def test_load_of_edge_without_endpoint_names_its_line(graph: Repository, limits: LoadLimits) -> None:
     records = {"edge:Knows": [edge("k2", "Ann", "Bob"), edge("k3", "Ann", "Zed")]}
     (found,) = refused(graph, records, "append", limits)
     assert (found["message"], found["id"], found["line"]) == ("dst 'Zed' not found in Person", "k3", 2)
 
 
-def test_what_has_no_id_gets_a_fresh_one_in_input_order(graph: Repository, limits: LoadLimits) -> None:
+def test_load_without_ids_generates_them_in_input_order(graph: Repository, limits: LoadLimits) -> None:
     notes: list[Row] = [{"text": f"{number}"} for number in range(5)]
     notes[2]["id"] = "mine"
     load(graph, {"node:Note": notes}, "append", limits=limits)
@@ -153,7 +153,7 @@ def test_what_has_no_id_gets_a_fresh_one_in_input_order(graph: Repository, limit
     assert all(str(ULID.from_str(id_)) == id_ for id_ in found.values())
 
 
-def test_an_empty_input_is_a_commit(graph: Repository) -> None:
+def test_load_of_empty_input_makes_a_commit(graph: Repository) -> None:
     before = graph.head().commit
     outcome = load(graph, {}, "merge")
     assert graph.head().commit.parent == before.id
@@ -163,7 +163,7 @@ def test_an_empty_input_is_a_commit(graph: Repository) -> None:
 # --- merge --------------------------------------------------------------------------------------------------
 
 
-def test_merge_replaces_whole_rows_and_inserts_the_others(graph: Repository, limits: LoadLimits) -> None:
+def test_merge_replaces_existing_rows_and_inserts_others(graph: Repository, limits: LoadLimits) -> None:
     outcome = load(graph, {"node:Person": [person("Ann", mail="z"), person("Di")]}, "merge", limits=limits)
     assert outcome.affected == {"node:Person": {"inserted": 1, "updated": 1, "deleted": 0}}
     ann = rows(graph, "node:Person")[0]
@@ -237,7 +237,7 @@ def test_append_id_repeated_in_the_input_names_each_later_line(graph: Repository
     ]
 
 
-def test_a_value_that_a_merge_frees_can_be_taken(graph: Repository, limits: LoadLimits) -> None:
+def test_merge_accepts_unique_value_that_it_frees(graph: Repository, limits: LoadLimits) -> None:
     load(graph, {"node:Person": [person("Ann", mail="c"), person("Cy", mail="a")]}, "merge", limits=limits)
     assert {row["id"]: row["mail"] for row in rows(graph, "node:Person")} == {
         "Ann": "c",
@@ -246,7 +246,9 @@ def test_a_value_that_a_merge_frees_can_be_taken(graph: Repository, limits: Load
     }
 
 
-def test_an_edge_that_moves_leaves_its_old_source_with_enough(graph: Repository, limits: LoadLimits) -> None:
+def test_merge_of_moved_edge_checks_the_cardinality_of_its_old_source(
+    graph: Repository, limits: LoadLimits
+) -> None:
     (found,) = refused(graph, {"edge:Leads": [edge("l1", "Cy", "Acme")]}, "merge", limits)
     assert found["message"] == "@card violation on edge Leads: source 'Ann' has 0 edges (min 1)"
     assert "line" not in found
@@ -257,7 +259,7 @@ def test_an_edge_that_moves_leaves_its_old_source_with_enough(graph: Repository,
     assert found["message"] == "@card violation on edge Leads: source 'Cy' has 3 edges (max 2)"
 
 
-def test_a_merge_of_more_ids_than_a_lookup_takes_finds_them_all() -> None:
+def test_merge_of_more_ids_than_one_lookup_finds_them_all() -> None:
     graph = Repository.init(fresh_memory(), CATALOG)
     load(graph, {"node:Firm": [firm(f"f{number}") for number in range(3_000)]}, "append")
     load(graph, {"node:Firm": [firm(f"f{number}") for number in range(3_000, 6_000)]}, "append")
@@ -270,9 +272,7 @@ def test_a_merge_of_more_ids_than_a_lookup_takes_finds_them_all() -> None:
 # --- overwrite ----------------------------------------------------------------------------------------------
 
 
-def test_overwrite_replaces_the_types_of_the_input_and_no_others(
-    graph: Repository, limits: LoadLimits
-) -> None:
+def test_overwrite_replaces_only_the_types_of_the_input(graph: Repository, limits: LoadLimits) -> None:
     outcome = load(
         graph, {"edge:Knows": [edge("k9", "Bob", "Cy"), edge("k1", "Cy", "Cy")]}, "overwrite", limits=limits
     )
@@ -281,14 +281,14 @@ def test_overwrite_replaces_the_types_of_the_input_and_no_others(
     assert ids(graph, "node:Person") == ["Ann", "Bob", "Cy"]
 
 
-def test_a_type_that_is_named_without_a_record_is_emptied(graph: Repository) -> None:
+def test_overwrite_of_named_type_without_records_empties_it(graph: Repository) -> None:
     outcome = load(graph, {"edge:Knows": []}, "overwrite")
     assert outcome.affected == {"edge:Knows": {"inserted": 0, "updated": 0, "deleted": 1}}
     assert ids(graph, "edge:Knows") == []
     assert len(ids(graph, "edge:Leads")) == 3
 
 
-def test_overwriting_nodes_leaves_no_edge_behind(graph: Repository, limits: LoadLimits) -> None:
+def test_overwrite_of_nodes_with_edges_is_refused(graph: Repository, limits: LoadLimits) -> None:
     found = refused(graph, {"node:Person": [person("Ann"), person("Di")]}, "overwrite", limits)
     assert [(item["rule"], item["id"], item["message"]) for item in found] == [
         ("orphan", "k1", "dst 'Bob' not found in Person"),
@@ -297,7 +297,7 @@ def test_overwriting_nodes_leaves_no_edge_behind(graph: Repository, limits: Load
     ]
 
 
-def test_nodes_and_their_edges_can_be_overwritten_together(graph: Repository, limits: LoadLimits) -> None:
+def test_overwrite_of_nodes_and_their_edges_succeeds(graph: Repository, limits: LoadLimits) -> None:
     records = {
         "node:Person": [person("Di"), person("Ann")],
         "edge:Knows": [edge("k1", "Di", "Di")],
@@ -308,7 +308,9 @@ def test_nodes_and_their_edges_can_be_overwritten_together(graph: Repository, li
     assert ids(graph, "edge:Leads") == ["l1"]
 
 
-def test_overwriting_edges_looks_at_every_source_that_had_one(graph: Repository, limits: LoadLimits) -> None:
+def test_overwrite_of_edges_checks_the_cardinality_of_every_old_source(
+    graph: Repository, limits: LoadLimits
+) -> None:
     found = refused(graph, {"edge:Leads": [edge("x", "Cy", "Acme")]}, "overwrite", limits)
     assert [item["message"] for item in found] == [
         "@card violation on edge Leads: source 'Ann' has 0 edges (min 1)",
@@ -316,7 +318,7 @@ def test_overwriting_edges_looks_at_every_source_that_had_one(graph: Repository,
     ]
 
 
-def test_a_small_overwrite_of_a_large_table_is_done_in_bulk(graph: Repository) -> None:
+def test_overwrite_of_large_table_with_few_rows_is_a_bulk_write(graph: Repository) -> None:
     kept = [edge("l1", "Ann", "Beta"), edge("l2", "Bob", "Acme")]
     load(graph, {"edge:Leads": kept}, "overwrite", limits=LoadLimits(rows=2))
     pin = graph.snapshot().pin("edge:Leads")
@@ -328,9 +330,7 @@ def test_a_small_overwrite_of_a_large_table_is_done_in_bulk(graph: Repository) -
 # --- rules of a row, and rejects ----------------------------------------------------------------------------
 
 
-def test_broken_rows_are_reported_with_their_places_and_all_counted(
-    graph: Repository, limits: LoadLimits
-) -> None:
+def test_load_with_violations_lists_lines_and_counts_all(graph: Repository, limits: LoadLimits) -> None:
     people = [person(f"p{number:03}", age=151 if number % 2 else 1) for number in range(2 * MAX_REPORTED + 6)]
     found = refused(graph, {"node:Person": people}, "append", limits)
     assert len(found) == MAX_REPORTED
@@ -345,7 +345,9 @@ def test_broken_rows_are_reported_with_their_places_and_all_counted(
     assert caught.value.details == {"violations": MAX_REPORTED + 3, "limit": MAX_REPORTED}
 
 
-def test_rejected_rows_are_handed_over_and_the_others_load(graph: Repository, limits: LoadLimits) -> None:
+def test_load_with_rejects_passes_invalid_rows_and_loads_the_others(
+    graph: Repository, limits: LoadLimits
+) -> None:
     notes = [{"text": f"{number}"} for number in range(MAX_REPORTED + 5)]
     broken = [
         {"id": f"n{number}", "day": 3, "vec": [1.0, float("inf")]} for number in range(MAX_REPORTED + 5)
@@ -381,7 +383,7 @@ def test_rejected_rows_are_handed_over_and_the_others_load(graph: Repository, li
     }
 
 
-def test_the_record_of_a_reject_has_no_id_that_was_made_for_it(graph: Repository) -> None:
+def test_rejected_record_has_no_generated_id(graph: Repository) -> None:
     rejects: list[Reject] = []
     file = {"data": b"ab", "uri": None}
     records = {"node:Person": [person("Di", age=-1, tags=["x"])], "node:Note": [{"file": file}]}
@@ -392,7 +394,9 @@ def test_the_record_of_a_reject_has_no_id_that_was_made_for_it(graph: Repository
     ]
 
 
-def test_rejects_do_not_excuse_what_is_wrong_between_rows(graph: Repository, limits: LoadLimits) -> None:
+def test_load_with_rejects_still_refuses_violations_between_rows(
+    graph: Repository, limits: LoadLimits
+) -> None:
     rejects: list[Reject] = []
     records = {"node:Person": [person("Di", age=-1)], "edge:Knows": [edge("k2", "Di", "Ann")]}
     with pytest.raises(ConstraintViolation, match="src 'Di' not found in Person"):
@@ -403,7 +407,7 @@ def test_rejects_do_not_excuse_what_is_wrong_between_rows(graph: Repository, lim
 # --- a branch that moves ------------------------------------------------------------------------------------
 
 
-def test_a_merge_is_prepared_again_from_the_spool_and_an_overwrite_is_refused(
+def test_load_after_concurrent_change_repeats_merge_and_refuses_overwrite(
     graph: Repository, limits: LoadLimits
 ) -> None:
     def race(mode: Any, name: str) -> None:
@@ -428,7 +432,7 @@ def test_a_merge_is_prepared_again_from_the_spool_and_an_overwrite_is_refused(
     assert "Ed" not in ids(graph, "node:Person")
 
 
-def test_a_spool_of_another_schema_is_refused(graph: Repository) -> None:
+def test_load_of_spool_of_another_schema_is_refused(graph: Repository) -> None:
     other = catalog_of("node Person { name: String @key  height: I32? }")
     batches = input_of(other, {"node:Person": [person("Di")]})
     with Spool.from_batches(batches, other) as spool, pytest.raises(Conflict, match="the schema changed"):
@@ -445,7 +449,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_bulk_load_leaves_no_file_and_no_intent_behind(graph: Repository, scratch: Path) -> None:
+def test_bulk_load_removes_its_temporary_files_and_intent(graph: Repository, scratch: Path) -> None:
     seen: list[bool] = []
     batches = input_of(CATALOG, {"node:Person": [person("Di")]})
     with Spool.from_batches(batches, CATALOG, limits=BULK) as spool:
@@ -459,14 +463,14 @@ def test_a_bulk_load_leaves_no_file_and_no_intent_behind(graph: Repository, scra
     assert not graph.intents.pending()
 
 
-def test_a_refused_bulk_load_leaves_no_file_behind(graph: Repository, scratch: Path) -> None:
+def test_bulk_load_that_is_refused_removes_its_temporary_files(graph: Repository, scratch: Path) -> None:
     refused(graph, {"edge:Knows": [edge("k2", "Ann", "Zed")]}, "append", BULK)
     refused(graph, {"node:Person": [person("Di"), person("Ed", age=-1)]}, "append", BULK)
     assert list(scratch.iterdir()) == []
     assert not graph.intents.pending()
 
 
-def test_an_input_that_breaks_off_leaves_no_file_behind(scratch: Path) -> None:
+def test_load_of_truncated_input_removes_its_temporary_files(scratch: Path) -> None:
     seen = []
 
     def batches() -> Iterator[InputBatch]:
@@ -480,7 +484,7 @@ def test_an_input_that_breaks_off_leaves_no_file_behind(scratch: Path) -> None:
     assert list(scratch.iterdir()) == []
 
 
-def test_a_spool_grows_out_of_memory_by_rows_or_by_bytes() -> None:
+def test_spool_moves_to_disk_by_rows_or_bytes() -> None:
     records = {"node:Firm": [firm("a"), firm("b")], "node:Person": [person("c")]}
     for limits, is_bulk in [
         (LoadLimits(rows=3), False),
@@ -499,7 +503,7 @@ def test_a_spool_grows_out_of_memory_by_rows_or_by_bytes() -> None:
 # --- the overlay --------------------------------------------------------------------------------------------
 
 
-def test_a_rewritten_edge_vacates_its_old_source(graph: Repository) -> None:
+def test_overlay_of_rewritten_edge_lists_its_old_source_as_vacated(graph: Repository) -> None:
     overlay = Overlay(graph.begin(), Bindings())
     overlay.put("edge:Leads", rows_of(CATALOG.tables["edge:Leads"], [edge("l1", "Cy", "Acme")]))
     assert overlay.deltas()["edge:Leads"].vacated == pa.array(["Ann"])

@@ -132,7 +132,7 @@ def rewrite_equal(graph: og.Graph, branch: str) -> None:
     ("disturb", "disturbed"),
     [(None, ""), (compact, "main"), (compact, "theirs"), (rewrite_equal, "main"), (rewrite_equal, "theirs")],
 )
-def test_a_merge_gives_one_state_whichever_side_is_larger_and_however_rows_are_stored(
+def test_merge_result_is_independent_of_sizes_and_fragments(
     larger: str | None, disturb: Callable[[og.Graph, str], None] | None, disturbed: str
 ) -> None:
     graph = make(records=base_rows())
@@ -152,7 +152,7 @@ def test_a_merge_gives_one_state_whichever_side_is_larger_and_however_rows_are_s
 
 
 @pytest.mark.parametrize("larger", ["main", "theirs"])
-def test_counts_are_of_what_changed_on_ours_and_a_version_of_theirs_is_taken(larger: str) -> None:
+def test_merge_counts_changes_of_ours_and_adopts_the_version_of_theirs(larger: str) -> None:
     graph = make(records=[person(name, age=1) for name in "abcdef"])
     graph.branches.create("theirs")
     put(graph, *(person(f"fill{number}") for number in range(40)), branch=larger)
@@ -175,7 +175,7 @@ def test_counts_are_of_what_changed_on_ours_and_a_version_of_theirs_is_taken(lar
 
 
 @pytest.mark.parametrize(("larger", "count"), [("main", 5_000), ("theirs", 5_000), ("theirs", 210_000)])
-def test_many_rows_on_one_side_merge_with_few_on_the_other(larger: str, count: int) -> None:
+def test_merge_of_many_rows_with_few_rows(larger: str, count: int) -> None:
     graph = make()
     people(graph, "main", range(count), 1, "append")
     graph.branches.create("theirs")
@@ -204,7 +204,7 @@ def clean(graph: og.Graph) -> None:
 
 
 @pytest.mark.parametrize("larger", ["main", "theirs"])
-def test_a_merge_works_after_a_cleanup(tmp_path: Path, larger: str) -> None:
+def test_merge_after_cleanup_succeeds(tmp_path: Path, larger: str) -> None:
     graph = og.init(str(tmp_path / "graph"), schema=SCHEMA)
     graph.load(base_rows())
     graph.branches.create("theirs")
@@ -216,7 +216,7 @@ def test_a_merge_works_after_a_cleanup(tmp_path: Path, larger: str) -> None:
     check_merged(graph)
 
 
-def test_a_state_that_cleanup_took_is_named_when_it_is_missing(tmp_path: Path) -> None:
+def test_merge_with_reclaimed_base_names_the_state(tmp_path: Path) -> None:
     graph = og.init(str(tmp_path / "graph"), schema=SCHEMA)
     first = put(graph, person("a", age=1))
     put(graph, person("a", age=2))
@@ -230,7 +230,7 @@ def test_a_state_that_cleanup_took_is_named_when_it_is_missing(tmp_path: Path) -
 # --- what is not read -------------------------------------------------------------------------------------------
 
 
-def test_types_that_one_side_alone_changed_are_taken_by_their_version() -> None:
+def test_merge_adopts_versions_of_types_changed_on_one_side() -> None:
     graph = make(records=base_rows())
     graph.branches.create("theirs")
     put(graph, node("City", "Ulm"), branch="theirs")
@@ -241,7 +241,7 @@ def test_types_that_one_side_alone_changed_are_taken_by_their_version() -> None:
     assert pins(graph) == {**ours, "node:City": theirs["node:City"]}
 
 
-def test_what_is_taken_by_its_version_is_not_read(tmp_path: Path) -> None:
+def test_merge_does_not_read_adopted_versions(tmp_path: Path) -> None:
     root = tmp_path / "graph"
     graph = og.init(str(root), schema=SCHEMA)
     graph.load(base_rows())
@@ -259,7 +259,7 @@ def test_what_is_taken_by_its_version_is_not_read(tmp_path: Path) -> None:
     assert state(og.open(str(root)))["City"] == expected
 
 
-def test_a_step_forward_reads_nothing_and_takes_everything_that_changed() -> None:
+def test_merge_fast_forward_reads_nothing_and_adopts_all_changes() -> None:
     graph = make(records=base_rows())
     graph.branches.create("theirs")
     put(graph, person("Ann"), branch="theirs")
@@ -269,7 +269,7 @@ def test_a_step_forward_reads_nothing_and_takes_everything_that_changed() -> Non
     assert pins(graph) == pins(graph, "theirs")
 
 
-def test_edges_of_one_side_and_new_nodes_of_the_other_are_taken_by_their_versions() -> None:
+def test_merge_of_edges_and_new_nodes_adopts_both_versions() -> None:
     graph = make(records=base_rows())
     graph.branches.create("theirs")
     put(graph, edge("Knows", "k", "base5", "base6"), branch="theirs")
@@ -279,7 +279,7 @@ def test_edges_of_one_side_and_new_nodes_of_the_other_are_taken_by_their_version
 
 
 @pytest.mark.parametrize("deletes", ["main", "theirs"])
-def test_an_edge_to_a_node_that_the_other_side_only_rewrote_is_no_orphan(deletes: str) -> None:
+def test_merge_of_edge_to_rewritten_node_has_no_orphan(deletes: str) -> None:
     graph = make(records=base_rows())
     graph.branches.create("theirs")
     put(graph, person("base5", age=9), branch=deletes)
@@ -291,7 +291,7 @@ def test_an_edge_to_a_node_that_the_other_side_only_rewrote_is_no_orphan(deletes
 
 @pytest.mark.parametrize("deletes", ["main", "theirs"])
 @pytest.mark.parametrize("compacted", ["main", "theirs"])
-def test_an_edge_to_a_node_that_the_other_side_deleted_is_an_orphan(deletes: str, compacted: str) -> None:
+def test_merge_of_edge_to_deleted_node_is_an_orphan_conflict(deletes: str, compacted: str) -> None:
     graph = make(records=base_rows())
     graph.branches.create("theirs")
     change(graph, 'delete Person where name = "base5"', deletes)
@@ -303,7 +303,7 @@ def test_an_edge_to_a_node_that_the_other_side_deleted_is_an_orphan(deletes: str
 # --- histories --------------------------------------------------------------------------------------------------
 
 
-def test_merging_again_and_again_brings_only_what_is_new() -> None:
+def test_merge_repeated_brings_only_new_changes() -> None:
     graph = make(records=[person("a", age=0)])
     graph.branches.create("theirs")
     for turn in range(1, 5):
@@ -316,7 +316,7 @@ def test_merging_again_and_again_brings_only_what_is_new() -> None:
         graph.branches.merge("main", "theirs")
 
 
-def test_work_travels_over_a_chain_of_branches() -> None:
+def test_merge_over_a_chain_of_branches() -> None:
     graph = make(records=[person("a", age=0)])
     graph.branches.create("one")
     graph.branches.create("two", "one")
@@ -331,7 +331,7 @@ def test_work_travels_over_a_chain_of_branches() -> None:
     assert state(graph, "two") == state(graph)
 
 
-def test_a_branch_made_from_a_branch_merges_into_the_root_directly() -> None:
+def test_merge_of_nested_branch_into_main() -> None:
     graph = make(records=[person("a", age=0)])
     graph.branches.create("one")
     put(graph, person("one"), branch="one")
@@ -343,7 +343,7 @@ def test_a_branch_made_from_a_branch_merges_into_the_root_directly() -> None:
     assert column(graph, "age").keys() == {"a", "one", "two", "main"}
 
 
-def test_a_branch_made_from_an_old_commit_merges_against_that() -> None:
+def test_merge_of_branch_created_at_old_commit_uses_it_as_base() -> None:
     graph = make(records=[person("a", age=0)])
     old = head(graph)
     put(graph, person("a", age=1))
@@ -356,7 +356,7 @@ def test_a_branch_made_from_an_old_commit_merges_against_that() -> None:
     assert state(graph)["Person"].keys() == {"a", "b", "c"}
 
 
-def test_a_deleted_source_is_not_found_and_one_of_the_same_name_is_another() -> None:
+def test_merge_of_deleted_source_raises_not_found() -> None:
     graph = make(records=[person("a")])
     graph.branches.create("theirs")
     put(graph, person("b"), branch="theirs")

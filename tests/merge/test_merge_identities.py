@@ -29,7 +29,7 @@ def check_met(graph: og.Graph) -> None:
     assert state(graph) == before
 
 
-def test_a_type_that_both_sides_added_goes_on_through_merges_in_both_directions(graph: og.Graph) -> None:
+def test_merge_of_type_added_on_both_sides_works_in_both_directions(graph: og.Graph) -> None:
     for branch in ("main", "theirs"):
         graph.schema.apply(BASE + PET, branch=branch)
         put(graph, node("Pet", branch, kind=branch), edge("Has", branch, "Ann", branch), branch=branch)
@@ -46,7 +46,7 @@ def test_a_type_that_both_sides_added_goes_on_through_merges_in_both_directions(
     check_met(graph)
 
 
-def test_a_property_that_both_sides_added_goes_on_through_merges_in_both_directions(graph: og.Graph) -> None:
+def test_merge_of_property_added_on_both_sides_works_in_both_directions(graph: og.Graph) -> None:
     for branch, name in (("main", "Ann"), ("theirs", "Bob")):
         graph.schema.apply(BASE.replace("age", "nick: String?  age"), branch=branch)
         put(graph, node("Person", name, nick=branch), branch=branch)
@@ -61,7 +61,7 @@ def test_a_property_that_both_sides_added_goes_on_through_merges_in_both_directi
     check_met(graph)
 
 
-def test_such_a_property_keeps_its_values_where_no_row_has_changed(graph: og.Graph) -> None:
+def test_merge_of_property_added_on_both_sides_keeps_values_of_unchanged_rows(graph: og.Graph) -> None:
     for branch in ("main", "theirs"):
         graph.schema.apply(BASE.replace("age", "nick: String?  age"), branch=branch)
     put(graph, node("Person", "Bob", nick="b"), branch="theirs")
@@ -72,7 +72,7 @@ def test_such_a_property_keeps_its_values_where_no_row_has_changed(graph: og.Gra
     check_met(graph)
 
 
-def test_a_side_that_dropped_a_property_says_nothing_about_its_values(graph: og.Graph) -> None:
+def test_merge_with_property_dropped_on_one_side_ignores_its_values(graph: og.Graph) -> None:
     graph.schema.apply("node Person { name: String @key  age: I32? }", branch="theirs")
     graph.schema.apply(BASE.replace("bad", "bad, calm"))
     put(graph, node("Person", "Ann", age=2), node("Person", "New"), branch="theirs")

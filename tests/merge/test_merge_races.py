@@ -57,7 +57,7 @@ def both_changed() -> og.Graph:
     return graph
 
 
-def test_a_merge_whose_target_moved_is_done_again_on_top_of_that() -> None:
+def test_merge_with_moved_target_is_prepared_again() -> None:
     graph = both_changed()
     rival = og.open(graph.uri)
     meanwhile = Meanwhile("stage", lambda: put(rival, person("base2", age=4)))
@@ -69,7 +69,7 @@ def test_a_merge_whose_target_moved_is_done_again_on_top_of_that() -> None:
     assert (ages["base0"], ages["base1"], ages["base2"]) == (2, 3, 4)
 
 
-def test_a_merge_whose_target_moved_into_a_conflict_is_refused() -> None:
+def test_merge_with_target_moved_into_conflict_is_refused() -> None:
     graph = both_changed()
     rival = og.open(graph.uri)
     meanwhile = Meanwhile("stage", lambda: put(rival, person("base1", age=4)))
@@ -78,7 +78,7 @@ def test_a_merge_whose_target_moved_into_a_conflict_is_refused() -> None:
     assert column(graph, "age")["base1"] == 4
 
 
-def test_a_change_of_unrelated_types_does_not_repeat_a_merge() -> None:
+def test_merge_with_target_moved_in_other_types_is_not_prepared_again() -> None:
     graph = make(SCHEMA + "node Note { name: String @key }", base_rows())
     graph.branches.create("theirs")
     put(graph, person("base0", age=2))
@@ -91,7 +91,7 @@ def test_a_change_of_unrelated_types_does_not_repeat_a_merge() -> None:
     assert column(graph, "age")["base1"] == 3
 
 
-def test_an_edge_that_comes_in_during_a_merge_does_not_lose_its_node() -> None:
+def test_edge_inserted_during_merge_keeps_its_node() -> None:
     graph = make(records=base_rows())
     graph.branches.create("theirs")
     put(graph, person("base0", age=2))
@@ -104,7 +104,7 @@ def test_an_edge_that_comes_in_during_a_merge_does_not_lose_its_node() -> None:
     assert "base5" in state(graph)["Person"]
 
 
-def test_a_delete_that_comes_in_during_a_merge_does_not_leave_its_edges() -> None:
+def test_node_deleted_during_merge_leaves_no_orphan_edge() -> None:
     graph = make(records=base_rows())
     graph.branches.create("theirs")
     put(graph, edge("Knows", "mine", "base0", "base1"))
@@ -116,7 +116,7 @@ def test_a_delete_that_comes_in_during_a_merge_does_not_leave_its_edges() -> Non
     assert kinds(caught.value.conflicts) == [("orphan_edge", "Knows", "your", "from")]
 
 
-def test_a_value_that_comes_in_during_a_merge_is_not_held_twice() -> None:
+def test_unique_value_inserted_during_merge_is_not_duplicated() -> None:
     graph = both_changed()
     put(graph, person("new", mail="m"), branch="theirs")
     rival = og.open(graph.uri)
@@ -126,7 +126,7 @@ def test_a_value_that_comes_in_during_a_merge_is_not_held_twice() -> None:
     assert caught.value.conflicts[0]["kind"] == "unique_violation"
 
 
-def test_a_writer_that_began_before_a_merge_is_checked_against_it() -> None:
+def test_write_that_began_before_a_merge_is_checked_against_it() -> None:
     """The other way about: the merge brings the value while a load is on its way."""
     graph = both_changed()
     put(graph, person("new", mail="m"), branch="theirs")
@@ -143,7 +143,7 @@ def test_a_writer_that_began_before_a_merge_is_checked_against_it() -> None:
     assert "late" not in state(graph)["Person"]
 
 
-def test_maintenance_during_a_merge_is_absorbed() -> None:
+def test_merge_beside_optimize_succeeds() -> None:
     graph = both_changed()
     rival = og.open(graph.uri)
     meanwhile = Meanwhile("stage", lambda: rival.optimize())
@@ -152,7 +152,7 @@ def test_maintenance_during_a_merge_is_absorbed() -> None:
     assert (ages["base0"], ages["base1"]) == (2, 3)
 
 
-def test_rows_that_are_merged_one_by_one_are_under_an_intent_which_is_gone_afterwards() -> None:
+def test_merge_of_rows_holds_an_intent_until_it_ends() -> None:
     graph = both_changed()
     intents = Intents(ObjectStore.open(graph.uri))
     seen: list[Any] = []
@@ -165,7 +165,7 @@ def test_rows_that_are_merged_one_by_one_are_under_an_intent_which_is_gone_after
     assert not intents.pending().ids
 
 
-def test_a_merge_that_fails_on_its_way_leaves_nothing_and_can_be_done_again() -> None:
+def test_merge_that_fails_leaves_nothing_visible_and_can_be_repeated() -> None:
     graph = both_changed()
     before = head(graph)
 
@@ -179,7 +179,7 @@ def test_a_merge_that_fails_on_its_way_leaves_nothing_and_can_be_done_again() ->
     assert graph.branches.merge("theirs").outcome == "merged"
 
 
-def test_conflicts_and_steps_forward_need_no_intent() -> None:
+def test_merge_with_conflicts_or_fast_forward_writes_no_intent() -> None:
     graph = both_changed()
     put(graph, person("base0", age=9), branch="theirs")
     stages: list[str] = []
@@ -188,14 +188,14 @@ def test_conflicts_and_steps_forward_need_no_intent() -> None:
     assert "stage" not in stages
 
 
-def test_progress_tells_what_is_compared_checked_and_stored() -> None:
+def test_merge_progress_reports_each_stage() -> None:
     graph = both_changed()
     told: list[tuple[str, int]] = []
     graph.branches.merge("theirs", progress=lambda stage, rows: told.append((stage, rows)))
     assert told == [("compare", 1), ("check", 1), ("stage", 1)]
 
 
-def test_a_merge_builds_on_no_version_of_theirs_that_was_removed_meanwhile(tmp_path: Path) -> None:
+def test_merge_on_removed_version_of_theirs_is_refused(tmp_path: Path) -> None:
     graph = og.init(str(tmp_path / "graph"), schema=SCHEMA)
     graph.load(base_rows())
     graph.branches.create("theirs")

@@ -70,44 +70,44 @@ def ages() -> og.Graph:
 
 
 @pytest.mark.parametrize(("side", "age"), [("ours", 2), ("theirs", 3)])
-def test_one_side_for_all_settles_every_conflict(ages: og.Graph, side: str, age: int) -> None:
+def test_resolve_with_one_side_resolves_every_conflict(ages: og.Graph, side: str, age: int) -> None:
     merge(ages, side)
     assert column(ages, "age") == {"Ann": age, "Bob": age, "Cid": 3}
 
 
-def test_conflicts_are_settled_one_by_one(ages: og.Graph) -> None:
+def test_resolve_by_id_resolves_each_conflict(ages: og.Graph) -> None:
     ann, bob = refused(ages, "theirs")
     merge(ages, {ann["id"]: "theirs", bob["id"]: {"value": 7}})
     assert column(ages, "age") == {"Ann": 3, "Bob": 7, "Cid": 3}
 
 
-def test_a_value_may_be_none(ages: og.Graph) -> None:
+def test_resolve_with_null_value(ages: og.Graph) -> None:
     ann, bob = refused(ages, "theirs")
     merge(ages, {ann["id"]: {"value": None}, bob["id"]: "ours"})
     assert column(ages, "age") == {"Ann": None, "Bob": 2, "Cid": 3}
 
 
-def test_a_star_settles_what_is_not_named(ages: og.Graph) -> None:
+def test_resolve_with_star_resolves_the_remaining_conflicts(ages: og.Graph) -> None:
     ann, _ = refused(ages, "theirs")
     merge(ages, {ann["id"]: "theirs", "*": "ours"})
     assert column(ages, "age") == {"Ann": 3, "Bob": 2, "Cid": 3}
 
 
-def test_what_is_not_settled_is_refused_and_nothing_moves(ages: og.Graph) -> None:
+def test_resolve_of_some_conflicts_is_refused_and_changes_nothing(ages: og.Graph) -> None:
     ann, bob = refused(ages, "theirs")
     before = state(ages)
     assert refused(ages, "theirs", resolve={ann["id"]: "theirs"}) == [bob]
     assert state(ages) == before
 
 
-def test_a_decision_about_values_that_have_changed_since_settles_nothing(ages: og.Graph) -> None:
+def test_resolve_with_outdated_id_resolves_nothing(ages: og.Graph) -> None:
     ann, bob = refused(ages, "theirs")
     put(ages, person("Ann", age=9), branch="theirs")
     left = only(refused(ages, "theirs", resolve={ann["id"]: "ours", bob["id"]: "ours"}))
     assert (left["entity_id"], left["theirs"]) == ("Ann", 9)
 
 
-def test_a_value_of_another_type_is_refused_by_the_name_of_its_property(ages: og.Graph) -> None:
+def test_resolve_with_value_of_wrong_type_names_the_property(ages: og.Graph) -> None:
     ann, bob = refused(ages, "theirs")
     before = head(ages)
     for wrong in ("old", 1.5, [1], {"a": 1}, True, 2**31):
@@ -116,7 +116,7 @@ def test_a_value_of_another_type_is_refused_by_the_name_of_its_property(ages: og
     assert head(ages) == before
 
 
-def test_a_value_that_breaks_a_rule_is_a_conflict_of_its_own() -> None:
+def test_resolve_with_value_that_violates_a_constraint_is_a_conflict() -> None:
     graph = make(
         "node Ball { name: String @key  size: I32  @range(size, 1..9) }", [node("Ball", "b", size=1)]
     )
@@ -131,7 +131,7 @@ def test_a_value_that_breaks_a_rule_is_a_conflict_of_its_own() -> None:
     assert column(graph, "size", type_name="Ball") == {"b": 9}
 
 
-def test_a_value_that_another_entity_holds_is_a_unique_violation() -> None:
+def test_resolve_with_duplicate_unique_value_is_a_conflict() -> None:
     graph = make(records=[person("Ann", mail="a"), person("Bob", mail="b")])
     graph.branches.create("theirs")
     put(graph, person("Ann", mail="a1"))
@@ -147,12 +147,12 @@ def test_a_value_that_another_entity_holds_is_a_unique_violation() -> None:
 @pytest.mark.parametrize(
     "wrong", ["mine", {"*": {"value": 1}}, {"x": "mine"}, {"x": {"worth": 1}}, {"x": 3}, 7, ["ours"]]
 )
-def test_what_is_no_decision_is_refused(ages: og.Graph, wrong: Any) -> None:
+def test_resolve_with_invalid_resolution_is_refused(ages: og.Graph, wrong: Any) -> None:
     with pytest.raises(InvalidInput):
         ages.branches.merge("theirs", resolve=wrong)
 
 
-def test_an_entity_as_a_whole_cannot_be_given_a_value() -> None:
+def test_resolve_entity_conflict_with_value_is_refused() -> None:
     graph = make(records=[person("Ann")])
     graph.branches.create("theirs")
     change(graph, 'delete Person where name = "Ann"')
@@ -168,7 +168,7 @@ def test_an_entity_as_a_whole_cannot_be_given_a_value() -> None:
 @larger
 @pytest.mark.parametrize("resolve", ["ours", "theirs"])
 @pytest.mark.parametrize("deletes", ["main", "theirs"])
-def test_a_deleted_and_updated_entity_is_what_the_chosen_side_has(
+def test_resolve_delete_update_conflict_takes_the_chosen_side(
     deletes: str, resolve: str, larger: str
 ) -> None:
     graph = fork([person("Ann", age=1)], larger)
@@ -192,7 +192,7 @@ def test_a_deleted_and_updated_entity_is_what_the_chosen_side_has(
 @larger
 @pytest.mark.parametrize("resolve", ["ours", "theirs"])
 @pytest.mark.parametrize("deletes", ["main", "theirs"])
-def test_an_orphan_edge_goes_or_brings_its_node_back(deletes: str, resolve: str, larger: str) -> None:
+def test_resolve_orphan_edge_deletes_it_or_restores_the_node(deletes: str, resolve: str, larger: str) -> None:
     graph = fork([person("Ann", age=1), person("Bob")], larger)
     change(graph, 'delete Person where name = "Ann"', deletes)
     put(graph, edge("Knows", "k", "Bob", "Ann"), branch="theirs" if deletes == "main" else "main")
@@ -207,7 +207,7 @@ def test_an_orphan_edge_goes_or_brings_its_node_back(deletes: str, resolve: str,
 
 @larger
 @pytest.mark.parametrize("resolve", ["ours", "theirs"])
-def test_a_value_given_to_two_entities_is_left_to_the_chosen_sides(resolve: str, larger: str) -> None:
+def test_resolve_unique_violation_takes_the_chosen_side(resolve: str, larger: str) -> None:
     graph = fork([person("Ann"), person("Bob")], larger)
     put(graph, person("Ann", mail="m"))
     put(graph, person("Bob", mail="m"), branch="theirs")
@@ -221,7 +221,7 @@ def test_a_value_given_to_two_entities_is_left_to_the_chosen_sides(resolve: str,
 
 @larger
 @pytest.mark.parametrize("resolve", ["ours", "theirs"])
-def test_too_many_edges_become_those_of_the_chosen_side(resolve: str, larger: str) -> None:
+def test_resolve_cardinality_above_maximum_takes_the_chosen_side(resolve: str, larger: str) -> None:
     graph = fork([person("Ann"), node("City", "Rom"), node("City", "Ulm")], larger)
     put(graph, edge("Lives", "m", "Ann", "Rom"))
     put(graph, edge("Lives", "t", "Ann", "Ulm"), branch="theirs")
@@ -235,7 +235,7 @@ def test_too_many_edges_become_those_of_the_chosen_side(resolve: str, larger: st
 
 
 @larger
-def test_too_few_edges_are_told_and_settled(larger: str) -> None:
+def test_resolve_cardinality_below_minimum_takes_the_chosen_side(larger: str) -> None:
     graph = fork([person("Ann"), node("City", "Rom"), node("City", "Ulm")], larger)
     both = [edge("Owns", "r", "Ann", "Rom"), edge("Owns", "u", "Ann", "Ulm")]
     put(graph, *both)
@@ -248,7 +248,7 @@ def test_too_few_edges_are_told_and_settled(larger: str) -> None:
     assert without_filler(graph, "Owns").keys() == {"r"}
 
 
-def test_ids_of_broken_rules_do_not_depend_on_which_side_is_larger() -> None:
+def test_constraint_conflict_ids_are_independent_of_the_sizes() -> None:
     base = [person("Ann"), person("Bob"), person("Cid"), node("City", "Rom")]
     found = {}
     for bigger in ("main", "theirs"):
@@ -272,7 +272,7 @@ def contested() -> list[Record]:
 
 
 @larger
-def test_what_settling_one_conflict_breaks_is_a_conflict_too(larger: str) -> None:
+def test_resolve_that_causes_another_violation_reports_it(larger: str) -> None:
     graph = fork(contested(), larger)
     change(graph, 'delete Person where name = "Ann"')
     put(graph, person("New", mail="m"))
@@ -287,7 +287,7 @@ def test_what_settling_one_conflict_breaks_is_a_conflict_too(larger: str) -> Non
 
 
 @larger
-def test_decisions_that_undo_each_other_are_refused(larger: str) -> None:
+def test_resolve_with_contradicting_resolutions_is_refused(larger: str) -> None:
     graph = fork(contested(), larger)
     change(graph, 'delete Person where name = "Ann"')
     put(graph, person("New", mail="m"))
@@ -299,7 +299,7 @@ def test_decisions_that_undo_each_other_are_refused(larger: str) -> None:
 
 @larger
 @pytest.mark.parametrize("resolve", ["ours", "theirs"])
-def test_one_side_for_all_carries_through_a_chain(resolve: str, larger: str) -> None:
+def test_resolve_with_one_side_resolves_a_chain_of_conflicts(resolve: str, larger: str) -> None:
     graph = fork(contested(), larger)
     change(graph, 'delete Person where name = "Ann"')
     put(graph, person("New", mail="m"))
@@ -310,7 +310,7 @@ def test_one_side_for_all_carries_through_a_chain(resolve: str, larger: str) -> 
 
 
 @larger
-def test_an_edge_that_a_decision_takes_away_is_missed_where_it_was_the_last(larger: str) -> None:
+def test_resolve_that_removes_the_last_edge_reports_cardinality(larger: str) -> None:
     """Our only edge of Ann goes to theirs' state, which has the edge that we removed: she is left with none."""
     schema = """
     node Person { name: String @key }
@@ -338,7 +338,7 @@ def test_an_edge_that_a_decision_takes_away_is_missed_where_it_was_the_last(larg
 
 
 @larger
-def test_a_node_that_is_gone_is_not_missed_by_an_edge_that_had_left_it(larger: str) -> None:
+def test_merge_of_edge_moved_from_deleted_node_has_no_conflict(larger: str) -> None:
     schema = """
     node Person { name: String @key }
     edge Heads: Person -> Person @card(1..9) { since: I32? }
@@ -358,7 +358,7 @@ def _pair(number: int) -> tuple[Record, Record]:
     return node("Person", f"p{number}"), edge("Heads", f"e{number}", f"p{number}", "c")
 
 
-def test_many_broken_rules_are_settled_though_only_some_are_listed() -> None:
+def test_resolve_with_one_side_resolves_unlisted_violations() -> None:
     count = 250
     graph = make(records=[person(f"p{number:03}") for number in range(count)])
     graph.branches.create("theirs")
@@ -375,7 +375,7 @@ def test_many_broken_rules_are_settled_though_only_some_are_listed() -> None:
 
 @larger
 @pytest.mark.parametrize("resolve", ["ours", "theirs"])
-def test_an_edge_that_is_an_orphan_at_both_ends_is_settled_once_for_both(resolve: str, larger: str) -> None:
+def test_resolve_edge_orphaned_at_both_ends_takes_one_resolution(resolve: str, larger: str) -> None:
     graph = fork([person("Ann"), person("Bob")], larger)
     change(graph, 'delete Person where name = "Ann"\n delete Person where name = "Bob"')
     put(graph, edge("Knows", "k", "Ann", "Bob"), edge("Knows", "l", "Bob", "Bob"), branch="theirs")

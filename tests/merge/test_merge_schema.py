@@ -60,7 +60,7 @@ AGE = "age: I32?"
 
 
 @SIDES
-def test_a_property_added_on_one_side_meets_rows_changed_on_the_other(graph: og.Graph, side: str) -> None:
+def test_merge_of_added_property_with_rows_changed_on_the_other_side(graph: og.Graph, side: str) -> None:
     apply(graph, AGE, f"{AGE}  nick: String?", side)
     put(graph, node("Person", "Ann", age=1, mood="good", nick="A"), branch=side)
     put(graph, node("Person", "Ann", age=2, mood="good"), node("Person", "New"), branch=OTHER[side])
@@ -71,9 +71,7 @@ def test_a_property_added_on_one_side_meets_rows_changed_on_the_other(graph: og.
 
 
 @SIDES
-def test_a_property_added_on_one_side_alone_comes_without_a_look_at_the_rows(
-    graph: og.Graph, side: str
-) -> None:
+def test_merge_of_added_property_without_changed_rows_reads_no_rows(graph: og.Graph, side: str) -> None:
     apply(graph, AGE, f"{AGE}  nick: String?", side)
     put(graph, node("City", "Ulm"), branch=OTHER[side])
     done = graph.branches.merge("theirs")
@@ -83,7 +81,7 @@ def test_a_property_added_on_one_side_alone_comes_without_a_look_at_the_rows(
     check_usable(graph)
 
 
-def test_different_properties_added_on_both_sides_are_both_there(graph: og.Graph) -> None:
+def test_merge_of_different_added_properties_keeps_both(graph: og.Graph) -> None:
     apply(graph, AGE, f"{AGE}  nick: String?")
     apply(graph, AGE, f"{AGE}  tall: Bool?", "theirs")
     put(graph, node("Person", "Ann", age=1, nick="A"))
@@ -94,7 +92,7 @@ def test_different_properties_added_on_both_sides_are_both_there(graph: og.Graph
     check_usable(graph)
 
 
-def test_different_properties_without_any_rows_changed_are_both_there(graph: og.Graph) -> None:
+def test_merge_of_different_added_properties_without_changed_rows_keeps_both(graph: og.Graph) -> None:
     apply(graph, AGE, f"{AGE}  nick: String?")
     apply(graph, AGE, f"{AGE}  tall: Bool?", "theirs")
     graph.branches.merge("theirs")
@@ -102,7 +100,7 @@ def test_different_properties_without_any_rows_changed_are_both_there(graph: og.
     check_usable(graph)
 
 
-def test_the_same_property_added_on_both_sides_is_one(graph: og.Graph) -> None:
+def test_merge_of_same_added_property_keeps_one(graph: og.Graph) -> None:
     for branch in ("main", "theirs"):
         apply(graph, AGE, f"{AGE}  nick: String?", branch)
     put(graph, node("Person", "Ann", age=1, mood="good", nick="A"))
@@ -112,7 +110,7 @@ def test_the_same_property_added_on_both_sides_is_one(graph: og.Graph) -> None:
     check_usable(graph)
 
 
-def test_values_of_a_property_that_both_sides_added_can_conflict(graph: og.Graph) -> None:
+def test_merge_of_same_added_property_with_different_values_is_a_conflict(graph: og.Graph) -> None:
     for branch, nick in (("main", "A"), ("theirs", "B")):
         apply(graph, AGE, f"{AGE}  nick: String?", branch)
         put(graph, node("Person", "Ann", age=1, mood="good", nick=nick), branch=branch)
@@ -122,7 +120,7 @@ def test_values_of_a_property_that_both_sides_added_can_conflict(graph: og.Graph
     assert column(graph, "nick")["Ann"] == "B"
 
 
-def test_the_same_property_with_two_types_is_a_conflict_of_the_schema(graph: og.Graph) -> None:
+def test_merge_of_same_added_property_with_two_types_is_a_schema_conflict(graph: og.Graph) -> None:
     apply(graph, AGE, f"{AGE}  nick: String?")
     apply(graph, AGE, f"{AGE}  nick: I32?", "theirs")
     put(graph, node("Person", "Bob", nick="B"))
@@ -134,7 +132,7 @@ def test_the_same_property_with_two_types_is_a_conflict_of_the_schema(graph: og.
 
 
 @SIDES
-def test_an_entity_that_both_sides_inserted_conflicts_in_no_property_that_one_of_them_lacks(
+def test_merge_of_entity_inserted_on_both_sides_ignores_properties_of_one_side(
     graph: og.Graph, side: str
 ) -> None:
     apply(graph, AGE, f"{AGE}  nick: String?", side)
@@ -145,7 +143,7 @@ def test_an_entity_that_both_sides_inserted_conflicts_in_no_property_that_one_of
 
 
 @SIDES
-def test_a_required_property_is_missed_in_rows_of_the_other_side(graph: og.Graph, side: str) -> None:
+def test_merge_of_added_required_property_reports_rows_without_value(graph: og.Graph, side: str) -> None:
     apply(graph, AGE, f"{AGE}  rank: I32", side, backfill={"Person.rank": 7})
     put(graph, node("Person", "New"), node("Person", "Bob", age=2), branch=OTHER[side])
     found = only(refused(graph, "theirs"))
@@ -158,7 +156,7 @@ def test_a_required_property_is_missed_in_rows_of_the_other_side(graph: og.Graph
 
 
 @SIDES
-def test_a_backfilled_property_comes_with_its_values(graph: og.Graph, side: str) -> None:
+def test_merge_of_backfilled_property_keeps_its_values(graph: og.Graph, side: str) -> None:
     apply(graph, AGE, f"{AGE}  label: String", side, backfill={"Person.label": og.expr("$this.name")})
     put(graph, node("City", "Ulm"), branch=OTHER[side])
     graph.branches.merge("theirs")
@@ -167,7 +165,7 @@ def test_a_backfilled_property_comes_with_its_values(graph: og.Graph, side: str)
 
 
 @SIDES
-def test_a_renamed_property_goes_on_with_the_values_of_the_other_side(graph: og.Graph, side: str) -> None:
+def test_merge_of_renamed_property_takes_values_of_the_other_side(graph: og.Graph, side: str) -> None:
     apply(graph, AGE, 'years: I32? @rename_from("age")', side)
     put(graph, node("Person", "Bob", years=5), branch=side)
     put(graph, node("Person", "Ann", age=9, mood="good"), branch=OTHER[side])
@@ -177,7 +175,7 @@ def test_a_renamed_property_goes_on_with_the_values_of_the_other_side(graph: og.
 
 
 @SIDES
-def test_a_conflict_in_a_renamed_property_has_the_new_name(graph: og.Graph, side: str) -> None:
+def test_merge_conflict_in_renamed_property_has_the_new_name(graph: og.Graph, side: str) -> None:
     apply(graph, AGE, 'years: I32? @rename_from("age")', side)
     put(graph, node("Person", "Ann", years=5, mood="good"), branch=side)
     put(graph, node("Person", "Ann", age=9, mood="good"), branch=OTHER[side])
@@ -189,7 +187,7 @@ def test_a_conflict_in_a_renamed_property_has_the_new_name(graph: og.Graph, side
 
 @SIDES
 @pytest.mark.parametrize("for_good", [False, True])
-def test_a_dropped_property_is_gone_and_the_other_changes_stay(
+def test_merge_of_dropped_property_keeps_the_other_changes(
     graph: og.Graph, side: str, for_good: bool
 ) -> None:
     apply(graph, AGE, "", side, allow_data_loss=for_good)
@@ -203,7 +201,7 @@ def test_a_dropped_property_is_gone_and_the_other_changes_stay(
 # --- enums --------------------------------------------------------------------------------------------------
 
 
-def test_an_enum_extended_on_both_sides_has_the_values_of_both(graph: og.Graph) -> None:
+def test_merge_of_enum_extended_on_both_sides_has_all_values(graph: og.Graph) -> None:
     apply(graph, "(good, bad)", "(good, bad, calm)")
     apply(graph, "(good, bad)", "(good, bad, wild)", "theirs")
     put(graph, node("Person", "Ann", mood="calm"))
@@ -216,7 +214,7 @@ def test_an_enum_extended_on_both_sides_has_the_values_of_both(graph: og.Graph) 
 
 
 @SIDES
-def test_a_value_that_the_other_side_took_back_is_a_violation(graph: og.Graph, side: str) -> None:
+def test_merge_of_value_removed_from_enum_is_a_conflict(graph: og.Graph, side: str) -> None:
     graph = make(BASE, ROWS)
     extended = apply(graph, "(good, bad)", "(good, bad, calm)")
     graph.branches.create("theirs")
@@ -231,7 +229,7 @@ def test_a_value_that_the_other_side_took_back_is_a_violation(graph: og.Graph, s
 
 
 @SIDES
-def test_a_type_added_on_one_side_comes_with_its_rows(graph: og.Graph, side: str) -> None:
+def test_merge_of_added_type_keeps_its_rows(graph: og.Graph, side: str) -> None:
     text = "node Pet { name: String @key }\nedge Has: Person -> Pet"
     graph.schema.apply(BASE + text, branch=side)
     put(graph, node("Pet", "Rex"), edge("Has", "h", "Ann", "Rex"), branch=side)
@@ -243,7 +241,7 @@ def test_a_type_added_on_one_side_comes_with_its_rows(graph: og.Graph, side: str
     check_usable(graph)
 
 
-def test_the_same_type_added_on_both_sides_is_one_with_the_rows_of_both(graph: og.Graph) -> None:
+def test_merge_of_same_added_type_has_the_rows_of_both_sides(graph: og.Graph) -> None:
     for branch, pet in (("main", "Rex"), ("theirs", "Tom")):
         graph.schema.apply(
             BASE + "node Pet { name: String @key  kind: String? }\nedge Has: Person -> Pet", branch=branch
@@ -256,7 +254,7 @@ def test_the_same_type_added_on_both_sides_is_one_with_the_rows_of_both(graph: o
     check_usable(graph)
 
 
-def test_rows_of_a_type_that_both_sides_added_can_conflict(graph: og.Graph) -> None:
+def test_merge_of_same_added_type_with_different_rows_is_a_conflict(graph: og.Graph) -> None:
     for branch, kind in (("main", "cat"), ("theirs", "dog")):
         graph.schema.apply(BASE + "node Pet { name: String @key  kind: String? }", branch=branch)
         put(graph, node("Pet", "Rex", kind=kind), branch=branch)
@@ -267,7 +265,7 @@ def test_rows_of_a_type_that_both_sides_added_can_conflict(graph: og.Graph) -> N
     check_usable(graph)
 
 
-def test_different_types_added_on_both_sides_are_both_there(graph: og.Graph) -> None:
+def test_merge_of_different_added_types_keeps_both(graph: og.Graph) -> None:
     for branch, name in (("main", "Cat"), ("theirs", "Dog")):
         graph.schema.apply(BASE + f"node {name} {{ name: String @key }}", branch=branch)
         put(graph, node(name, name), branch=branch)
@@ -278,7 +276,7 @@ def test_different_types_added_on_both_sides_are_both_there(graph: og.Graph) -> 
 
 @SIDES
 @pytest.mark.parametrize("resolve", ["ours", "theirs"])
-def test_an_edge_of_a_new_type_to_a_node_that_the_other_side_deleted_is_an_orphan(
+def test_merge_of_edge_of_added_type_to_deleted_node_is_an_orphan_conflict(
     graph: og.Graph, side: str, resolve: str
 ) -> None:
     graph.schema.apply(BASE + "edge Likes: Person -> City", branch=side)
@@ -294,7 +292,7 @@ def test_an_edge_of_a_new_type_to_a_node_that_the_other_side_deleted_is_an_orpha
 
 
 @SIDES
-def test_an_orphan_is_left_out_of_a_type_that_gained_a_column_too(graph: og.Graph, side: str) -> None:
+def test_resolve_orphan_edge_of_type_with_added_property(graph: og.Graph, side: str) -> None:
     """What is settled against a side's rows holds though that side's version has the columns."""
     apply(graph, "edge Lives: Person -> City", "edge Lives: Person -> City { since: I32? }", side)
     put(graph, edge("Lives", "new", "Bob", "Rom", since=3), branch=side)
@@ -306,7 +304,7 @@ def test_an_orphan_is_left_out_of_a_type_that_gained_a_column_too(graph: og.Grap
 
 
 @SIDES
-def test_a_renamed_type_goes_on_with_the_rows_of_the_other_side(graph: og.Graph, side: str) -> None:
+def test_merge_of_renamed_type_takes_rows_of_the_other_side(graph: og.Graph, side: str) -> None:
     renamed = BASE.replace("node City {", 'node Town @rename_from("City") {').replace("-> City", "-> Town")
     graph.schema.apply(renamed, branch=side)
     put(graph, node("City", "Ulm", size=5), edge("Lives", "m", "Bob", "Ulm"), branch=OTHER[side])
@@ -317,7 +315,7 @@ def test_a_renamed_type_goes_on_with_the_rows_of_the_other_side(graph: og.Graph,
 
 
 @SIDES
-def test_a_dropped_type_is_gone_when_the_other_side_left_its_rows_alone(graph: og.Graph, side: str) -> None:
+def test_merge_of_dropped_type_without_changed_rows_drops_it(graph: og.Graph, side: str) -> None:
     graph.schema.apply("node Person { name: String @key  age: I32?  mood: enum(good, bad)? }", branch=side)
     put(graph, node("Person", "Bob", age=2), branch=OTHER[side])
     graph.branches.merge("theirs")
@@ -326,9 +324,7 @@ def test_a_dropped_type_is_gone_when_the_other_side_left_its_rows_alone(graph: o
 
 
 @SIDES
-def test_a_type_dropped_where_the_other_side_changed_its_rows_is_a_conflict(
-    graph: og.Graph, side: str
-) -> None:
+def test_merge_of_dropped_type_with_changed_rows_is_a_conflict(graph: og.Graph, side: str) -> None:
     graph.schema.apply("node Person { name: String @key  age: I32?  mood: enum(good, bad)? }", branch=side)
     put(graph, node("City", "Ulm"), branch=OTHER[side])
     found = only(refused(graph, "theirs"))
@@ -339,7 +335,7 @@ def test_a_type_dropped_where_the_other_side_changed_its_rows_is_a_conflict(
 
 
 @SIDES
-def test_a_type_dropped_by_the_chosen_side_is_gone(graph: og.Graph, side: str) -> None:
+def test_resolve_dropped_type_with_the_dropping_side_drops_it(graph: og.Graph, side: str) -> None:
     graph.schema.apply("node Person { name: String @key  age: I32?  mood: enum(good, bad)? }", branch=side)
     put(graph, node("City", "Ulm"), branch=OTHER[side])
     graph.branches.merge("theirs", resolve="ours" if side == "main" else "theirs")
@@ -353,7 +349,7 @@ NAMED = "interface Named { name: String }\nnode Tool implements Named { name: St
 
 @SIDES
 @pytest.mark.parametrize("rows", [0, 2])
-def test_a_new_type_has_what_the_other_side_gave_to_its_interface(side: str, rows: int) -> None:
+def test_merge_of_added_type_has_the_property_added_to_its_interface(side: str, rows: int) -> None:
     graph = make(NAMED, [node("Tool", "saw")])
     graph.branches.create("theirs")
     graph.schema.apply(NAMED.replace("name: String }", "name: String  note: String? }", 1), branch=side)
@@ -369,7 +365,7 @@ def test_a_new_type_has_what_the_other_side_gave_to_its_interface(side: str, row
 # --- reverting ----------------------------------------------------------------------------------------------
 
 
-def test_a_schema_change_is_reverted_and_brought_back(graph: og.Graph) -> None:
+def test_revert_of_schema_change_and_of_its_revert(graph: og.Graph) -> None:
     before = state(graph)
     done = apply(graph, AGE, f"{AGE}  rank: I32", backfill={"Person.rank": 7})
     changed = state(graph)
@@ -381,7 +377,7 @@ def test_a_schema_change_is_reverted_and_brought_back(graph: og.Graph) -> None:
     assert state(graph) == changed
 
 
-def test_a_schema_change_under_later_rows_is_reverted_and_they_stay(graph: og.Graph) -> None:
+def test_revert_of_schema_change_keeps_later_rows(graph: og.Graph) -> None:
     done = apply(graph, AGE, f"{AGE}  nick: String?")
     put(graph, node("Person", "Ann", age=5, mood="good", nick="A"), node("Person", "New"))
     graph.revert(done.id)
@@ -389,7 +385,7 @@ def test_a_schema_change_under_later_rows_is_reverted_and_they_stay(graph: og.Gr
     assert "nick" not in state(graph)["Person"]["Ann"]
 
 
-def test_a_dropped_type_comes_back_with_its_rows(graph: og.Graph) -> None:
+def test_revert_of_dropped_type_restores_its_rows(graph: og.Graph) -> None:
     before = state(graph)
     done = graph.schema.apply("node Person { name: String @key  age: I32?  mood: enum(good, bad)? }").commit
     assert done is not None

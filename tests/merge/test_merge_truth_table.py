@@ -138,7 +138,7 @@ def specified_cells() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("theirs", "ours", "letter", "compacted"), list(specified_cells()))
-def test_the_table_of_the_specification(
+def test_merge_truth_table_of_the_specification(
     specified: og.Graph, theirs: str, ours: str, letter: str, compacted: tuple[bool, bool]
 ) -> None:
     source, at = branch_of("theirs", theirs, compacted[1]), branch_of("ours", ours, compacted[0])
@@ -329,14 +329,14 @@ def pairs(actions: Mapping[str, Action]) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("theirs", "ours", "compacted"), list(pairs(NODE_ACTIONS)))
-def test_two_actions_on_one_node_merge_as_the_model_says(
+def test_merge_of_two_actions_on_one_node_equals_the_model(
     nodes: Table, theirs: str, ours: str, compacted: tuple[bool, bool]
 ) -> None:
     nodes.merge(theirs, ours, compacted)
 
 
 @pytest.mark.parametrize(("theirs", "ours", "compacted"), list(pairs(EDGE_ACTIONS)))
-def test_two_actions_on_one_edge_merge_as_the_model_says(
+def test_merge_of_two_actions_on_one_edge_equals_the_model(
     edges: Table, theirs: str, ours: str, compacted: tuple[bool, bool]
 ) -> None:
     edges.merge(theirs, ours, compacted)

@@ -84,7 +84,7 @@ def fork(rows: list[dict[str, Picks]]) -> og.Graph:
 
 @settings(max_examples=6, deadline=None)
 @given(rows=things(12), side=st.sampled_from(["ours", "theirs"]))
-def test_every_property_merges_on_its_own(rows: list[dict[str, Picks]], side: str) -> None:
+def test_merge_of_different_properties_takes_both(rows: list[dict[str, Picks]], side: str) -> None:
     graph = fork(rows)
     clashes = {
         ("divergent_update", "Thing", f"t{number}", name)
@@ -114,7 +114,7 @@ def test_every_property_merges_on_its_own(rows: list[dict[str, Picks]], side: st
         }
 
 
-def test_conflicts_are_settled_with_any_value_of_their_type() -> None:
+def test_resolve_with_value_of_every_type() -> None:
     graph = fork([dict.fromkeys(VALUES, (0, 1, 2))] * 3)
     found = refused(graph, "theirs", "ours")
     assert len(found) == 3 * len(VALUES)
@@ -131,7 +131,7 @@ def test_conflicts_are_settled_with_any_value_of_their_type() -> None:
         }
 
 
-def test_entities_that_both_sides_insert_alike_are_one() -> None:
+def test_merge_of_equal_inserts_has_no_conflict() -> None:
     graph = make(SCHEMA)
     graph.branches.create("theirs")
     for branch in ("main", "theirs"):
@@ -140,7 +140,7 @@ def test_entities_that_both_sides_insert_alike_are_one() -> None:
     assert len(state(graph)["Thing"]) == 3
 
 
-def test_an_entity_inserted_differently_conflicts_in_every_property_that_differs() -> None:
+def test_merge_of_different_inserts_conflicts_in_each_different_property() -> None:
     graph = make(SCHEMA)
     graph.branches.create("theirs")
     put(graph, thing("new", {"text": 0, "small": 1}))
@@ -157,7 +157,7 @@ def test_an_entity_inserted_differently_conflicts_in_every_property_that_differs
     assert {item["message"] for item in found} == {"divergent insert for id 'new'"}
 
 
-def test_the_ends_of_an_edge_merge_like_properties() -> None:
+def test_merge_of_edge_endpoints_like_properties() -> None:
     graph = make(SCHEMA, [node("Thing", name) for name in "abcd"])
     put(graph, edge("Next", "e", "a", "b", since=1), edge("Next", "f", "a", "b"))
     graph.branches.create("theirs")
@@ -173,7 +173,7 @@ def test_the_ends_of_an_edge_merge_like_properties() -> None:
     }
 
 
-def test_a_value_changed_and_changed_back_is_unchanged() -> None:
+def test_merge_of_value_changed_and_restored_is_unchanged() -> None:
     graph = make(records=[person("Ann", age=1), person("Bob", age=1)])
     graph.branches.create("theirs")
     put(graph, person("Ann", age=2), branch="theirs")
@@ -199,7 +199,7 @@ def torn() -> og.Graph:
     return graph
 
 
-def test_conflicts_are_listed_nodes_first_by_type_entity_and_property(torn: og.Graph) -> None:
+def test_conflicts_are_ordered_by_kind_type_entity_and_property(torn: og.Graph) -> None:
     assert kinds(refused(torn, "theirs")) == [
         ("divergent_update", "Person", "Ann", "age"),
         ("divergent_update", "Person", "Bob", "age"),
@@ -210,7 +210,7 @@ def test_conflicts_are_listed_nodes_first_by_type_entity_and_property(torn: og.G
     ]
 
 
-def test_the_summary_names_three_conflicts_and_counts_the_rest(torn: og.Graph) -> None:
+def test_conflict_message_names_three_and_counts_the_rest(torn: og.Graph) -> None:
     with pytest.raises(MergeConflicts) as caught:
         torn.branches.merge("theirs")
     assert caught.value.message == (
@@ -221,7 +221,7 @@ def test_the_summary_names_three_conflicts_and_counts_the_rest(torn: og.Graph) -
     assert caught.value.details["conflicts"] == 6
 
 
-def test_three_conflicts_are_named_without_a_rest() -> None:
+def test_conflict_message_of_three_counts_no_rest() -> None:
     graph = make(records=[person(name) for name in "abc"])
     graph.branches.create("theirs")
     put(graph, *(person(name, age=1) for name in "abc"))
@@ -230,7 +230,7 @@ def test_three_conflicts_are_named_without_a_rest() -> None:
         graph.branches.merge("theirs")
 
 
-def test_ids_of_conflicts_are_the_same_in_a_dry_run_in_a_merge_and_on_another_handle(torn: og.Graph) -> None:
+def test_conflict_ids_are_equal_in_dry_run_merge_and_other_handle(torn: og.Graph) -> None:
     dry = [item["id"] for item in torn.branches.merge("theirs", dry_run=True).conflicts]
     again = [item["id"] for item in refused(torn, "theirs")]
     other = [item["id"] for item in refused(og.open(torn.uri), "theirs")]
@@ -239,7 +239,7 @@ def test_ids_of_conflicts_are_the_same_in_a_dry_run_in_a_merge_and_on_another_ha
 
 
 @pytest.mark.parametrize("compacted", ["main", "theirs"])
-def test_ids_of_conflicts_outlast_unrelated_commits(torn: og.Graph, compacted: str) -> None:
+def test_conflict_ids_are_stable_after_unrelated_commits(torn: og.Graph, compacted: str) -> None:
     before = [item["id"] for item in refused(torn, "theirs")]
     put(torn, *(node("City", f"c{number}") for number in range(10)), branch="theirs")
     put(torn, *(person(f"p{number}") for number in range(50)))
@@ -247,14 +247,14 @@ def test_ids_of_conflicts_outlast_unrelated_commits(torn: og.Graph, compacted: s
     assert [item["id"] for item in refused(torn, "theirs")] == before
 
 
-def test_a_conflict_has_another_id_when_a_value_has_changed(torn: og.Graph) -> None:
+def test_conflict_id_changes_with_its_values(torn: og.Graph) -> None:
     before = {(item["entity_id"], item["property"]): item["id"] for item in refused(torn, "theirs")}
     put(torn, person("Ann", age=4), branch="theirs")
     after = {(item["entity_id"], item["property"]): item["id"] for item in refused(torn, "theirs")}
     assert {place for place in before if before[place] != after[place]} == {("Ann", "age")}
 
 
-def test_a_deleted_and_updated_entity_shows_what_each_side_has_of_it() -> None:
+def test_delete_update_conflict_shows_the_state_of_each_side() -> None:
     graph = make(records=[person("Ann", age=1), person("Bob"), edge("Knows", "k", "Ann", "Bob", since=1)])
     graph.branches.create("theirs")
     graph.mutate('query q() { delete Knows where from = "Ann" }')

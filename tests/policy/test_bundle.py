@@ -25,7 +25,7 @@ def case(**changes: Any) -> dict[str, Any]:
     return {"id": "a", "actor": "x", "action": "read", "expect": "deny", **changes}
 
 
-def test_a_bundle_is_read_into_its_parts() -> None:
+def test_read_bundle_returns_groups_and_rules() -> None:
     found = read_bundle(
         bundle(
             protected_branches=["main"], rules=[rule(actions=["read", "export"], branch_scope="protected")]
@@ -77,7 +77,7 @@ def test_a_bundle_is_read_into_its_parts() -> None:
         (bundle(rules=[rule("\ud800")]), "a policy rule id is not valid Unicode text"),
     ],
 )
-def test_what_a_bundle_may_not_say_gets_one_sentence(document: dict[str, Any], message: str) -> None:
+def test_read_bundle_with_invalid_rule_reports_one_error(document: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         read_bundle(document)
     assert refused.value.message == message
@@ -98,12 +98,12 @@ def test_what_a_bundle_may_not_say_gets_one_sentence(document: dict[str, Any], m
         bundle(rules=[rule(deny=True)]),
     ],
 )
-def test_anything_of_another_shape_is_refused(document: Any) -> None:
+def test_read_bundle_of_wrong_shape_is_refused(document: Any) -> None:
     with pytest.raises(InvalidInput):
         read_bundle(document)
 
 
-def test_rules_for_the_server_and_for_graphs_are_bound_apart() -> None:
+def test_bundle_binds_server_and_graph_rules_separately() -> None:
     server = bundle(rules=[rule(actions=["graph_list"])])
     assert read_bundle(server, binding="cluster").rules
     assert read_bundle(bundle(), binding="graph").rules
@@ -116,7 +116,7 @@ def test_rules_for_the_server_and_for_graphs_are_bound_apart() -> None:
 # --- tests of policies --------------------------------------------------------------------------------------
 
 
-def test_cases_that_are_decided_otherwise_are_told_one_by_one() -> None:
+def test_run_cases_lists_each_failed_case() -> None:
     gate = Gate(read_bundle(bundle()), "team")
     cases = read_cases(
         {
@@ -175,7 +175,7 @@ def test_cases_that_are_decided_otherwise_are_told_one_by_one() -> None:
         ),
     ],
 )
-def test_cases_of_another_shape_are_refused(document: dict[str, Any], message: str) -> None:
+def test_read_cases_of_wrong_shape_is_refused(document: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         read_cases(document)
     assert refused.value.message == message

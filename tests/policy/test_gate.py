@@ -55,13 +55,13 @@ DOCUMENT = {
         ("act-bob", Access("invoke_query"), "team-invoke"),
     ],
 )
-def test_the_worked_examples(actor: str, access: Access, matched: str | None) -> None:
+def test_gate_decides_the_worked_examples(actor: str, access: Access, matched: str | None) -> None:
     decision = Gate(read_bundle(DOCUMENT), "knowledge").decide(actor, access)
     assert decision.matched_rule_id == matched
     assert decision.allowed == (matched is not None)
 
 
-def test_a_decision_says_what_was_decided() -> None:
+def test_decision_describes_its_request() -> None:
     gate = Gate(read_bundle(DOCUMENT), "knowledge")
     said = [
         gate.decide("act-bob", Access("read", "main")).message,
@@ -77,7 +77,7 @@ def test_a_decision_says_what_was_decided() -> None:
     ]
 
 
-def test_nobody_in_particular_is_always_denied() -> None:
+def test_gate_without_actor_denies() -> None:
     gate = Gate(read_bundle(DOCUMENT), "knowledge")
     with pytest.raises(PermissionDenied) as denied:
         gate.check(None, Access("change", "dev"))
@@ -90,13 +90,13 @@ def test_nobody_in_particular_is_always_denied() -> None:
     gate.check("act-bob", Access("change", "dev"))
 
 
-def test_the_smallest_of_several_rules_is_named() -> None:
+def test_decision_names_the_first_of_several_rules() -> None:
     rules = tuple(Rule(f"r{number:02}", "g", ("read",)) for number in reversed(range(12)))
     gate = Gate(PolicyBundle({"g": ("ann",)}, frozenset(), rules), "team")
     assert gate.decide("ann", Access("read", "main")).matched_rule_id == "r00"
 
 
-def test_a_gate_that_is_asked_again_answers_each_request_by_itself() -> None:
+def test_gate_decides_repeated_requests_independently() -> None:
     bundle = read_bundle(DOCUMENT)
     gate = Gate(bundle, "knowledge")
     actors = ("act-ann", "act-bob", "act-eve")
@@ -112,7 +112,7 @@ def test_a_gate_that_is_asked_again_answers_each_request_by_itself() -> None:
             assert gate.decide(actor, access).matched_rule_id == by_the_book(bundle, actor, access)
 
 
-def test_a_branch_is_judged_as_it_is_stored_however_it_is_spelled() -> None:
+def test_gate_normalizes_the_branch_name() -> None:
     gate = Gate(read_bundle(DOCUMENT), "knowledge")
     assert not gate.decide("act-bob", Access("change", " main ")).allowed
     assert gate.decide("act-ann", Access("branch_merge", "dev", "main\t")).allowed
@@ -135,7 +135,7 @@ class Members(tuple[str, ...]):
         return super().__contains__(actor)
 
 
-def test_the_members_of_a_group_are_gone_through_once_and_not_for_each_actor() -> None:
+def test_gate_reads_group_members_once() -> None:
     many = Members(f"a{number}" for number in range(2_000))
     bundle = PolicyBundle({"g": many}, rules=(Rule("r", "g", ("read",)),))
     gate = Gate(bundle, "team").prepare()
@@ -145,7 +145,7 @@ def test_the_members_of_a_group_are_gone_through_once_and_not_for_each_actor() -
     assert bundle.actors is bundle.actors
 
 
-def test_rules_that_cedar_cannot_read_are_refused_before_they_decide() -> None:
+def test_gate_with_rules_that_cedar_rejects_is_refused() -> None:
     gate = Gate(PolicyBundle({"\ud800": ("ann",)}, rules=(Rule("r", "\ud800", ("read",)),)), "team")
     with pytest.raises(InvalidInput, match="Cedar rejects the rules"):
         gate.prepare()
@@ -154,7 +154,7 @@ def test_rules_that_cedar_cannot_read_are_refused_before_they_decide() -> None:
 @pytest.mark.parametrize(
     "name", ['a"b', "a\\", "a\nb", "a\0b", "é😀", '") permit(principal,action,resource);//']
 )
-def test_no_name_breaks_out_of_its_quotes(name: str) -> None:
+def test_gate_quotes_names_in_cedar_policies(name: str) -> None:
     bundle = PolicyBundle({name: (name,)}, frozenset({name}), (Rule(name, name, ("change",), "protected"),))
     gate = Gate(bundle, name)
     assert gate.decide(name, Access("change", name)).matched_rule_id == name
@@ -210,9 +210,7 @@ def by_the_book(bundle: PolicyBundle, actor: str, access: Access) -> str | None:
         st.sampled_from((None, *BRANCHES)),
     ),
 )
-def test_cedar_decides_every_bundle_as_the_rules_say_in_words(
-    bundle: PolicyBundle, actor: str, access: Access
-) -> None:
+def test_cedar_decisions_equal_the_reference_rules(bundle: PolicyBundle, actor: str, access: Access) -> None:
     decision = Gate(bundle, "team").decide(actor, access)
     expected: Any = by_the_book(bundle, actor, access)
     assert decision.matched_rule_id == expected
