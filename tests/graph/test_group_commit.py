@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -285,11 +285,13 @@ def test_group_write_that_is_alone_is_not_taken_into_a_group(graph: Repository) 
 def test_group_whose_files_cannot_be_synced_fails_as_a_whole(
     graph: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: SyncBatch) -> None:
-        raise StorageError("the disk is gone")
+    def fail(_: SyncBatch) -> Future[None]:
+        failed: Future[None] = Future()
+        failed.set_exception(StorageError("the disk is gone"))
+        return failed
 
     before = graph.head().commit.id
-    monkeypatch.setattr(SyncBatch, "flush", fail)
+    monkeypatch.setattr(SyncBatch, "start", fail)
     done = write_group(graph, [adding("a"), adding("b")])
     assert [type(item) for item in done] == [StorageError, StorageError]
     assert done[0] is not done[1]

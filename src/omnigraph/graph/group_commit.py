@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from concurrent.futures import wait
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -232,9 +233,11 @@ class GroupCommit:
             return
         for link in chain.links:
             link.write.attempted_id = link.plan.commit_id
+        # The files become durable while the files of the manifest are written. The swap waits for both.
+        files = chain.syncs.start()
         try:
-            chain.syncs.flush()
-            receipts = publish_chain(self._host.manifest, [link.plan for link in chain.links])
+            plans = [link.plan for link in chain.links]
+            receipts = publish_chain(self._host.manifest, plans, wait_for_files=files.result)
         except ChainFailed as failed:
             for index, write in enumerate(writes):
                 write.attempted_id = None
@@ -249,6 +252,8 @@ class GroupCommit:
                 self._finish(link.write, WriteResult(receipt, link.result))
             for write, outcome in chain.decided:
                 self._finish(write, _with_published(outcome, published))
+        finally:
+            wait([files])
 
     def _finish(self, write: QueuedWrite[Any], outcome: WriteResult[Any] | Exception) -> None:
         if isinstance(outcome, Exception):

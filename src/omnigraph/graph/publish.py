@@ -96,12 +96,14 @@ def publish_chain(
     *,
     recovery: RecoveryRecord | None = None,
     before_swap: Callable[[], None] | None = None,
+    wait_for_files: Callable[[], None] | None = None,
 ) -> list[PublishReceipt]:
     """Make the commits of plans visible with one compare-and-swap: all of them, or none.
 
     Each plan was prepared on the commit of the plan before it, and its commit becomes the child of that one. Raises
     the errors of `publish`; an error of a single plan is in a `ChainFailed`. Any other error holds for all plans.
-    `recovery` and `before_swap` are for a single plan.
+    `recovery` and `before_swap` are for a single plan. `wait_for_files` returns when the staged files of the plans
+    are durable, and raises `StorageError` if they are not. Files of the manifest are written meanwhile.
     """
     lost_reply: OmnigraphError | None = None
     lost_replies = 0
@@ -139,7 +141,7 @@ def publish_chain(
             change = replace(change, registry=manifest.registry(view).with_next_epoch())
         _check_files(manifest, plans)
         try:
-            manifest.replace_head_if_equals(view, head, change)
+            manifest.replace_head_if_equals(view, head, change, wait_for_files)
         except SwapLost:
             continue
         except SwapOutcomeUnknown as error:

@@ -111,6 +111,14 @@ class SyncBatch:
         if other._sync is not None:
             self.add(other._sync, other._files)
 
+    def start(self) -> Future[None]:
+        """Begin to make all files durable; the result is that of `flush`. Add nothing until it is there."""
+        if self._files or self._uploads:
+            return _flush_pool(os.getpid()).submit(self.flush)
+        nothing: Future[None] = Future()
+        nothing.set_result(None)
+        return nothing
+
     def flush(self) -> None:
         """Make all files durable and wait for all uploads. Raises the errors of `sync_files` and of an upload."""
         if self._sync is not None and self._files:
@@ -213,6 +221,11 @@ def _sync_all(paths: Sequence[Path]) -> None:
     errors = [error for error in (item.exception() for item in futures) if error is not None]
     if errors:
         raise errors[0]
+
+
+@lru_cache(maxsize=1)
+def _flush_pool(pid: int) -> ThreadPoolExecutor:  # noqa: ARG001 - see `_pool`; its threads wait for those of the other
+    return ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="omnigraph-flush")
 
 
 @lru_cache(maxsize=1)

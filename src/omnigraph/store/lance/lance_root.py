@@ -153,7 +153,7 @@ class LanceRoot:
         files of a local disk. Raises `StorageError`; no commit may refer to the files then.
         """
         digests = [] if self.files is None else read_back(self.files, path, sizes, transaction)
-        if self.local is not None:
+        if self.local is not None and self.durable:
             files = [self.local / path / name for name in sizes]
             batch = SyncBatch.current()
             if batch is None:

@@ -248,17 +248,23 @@ class Manifest:
     # --- compare-and-swap --------------------------------------------------------------------------------
 
     def replace_head_if_equals(
-        self, view: ManifestView, expected: HeadRecord, change: ManifestChange
+        self,
+        view: ManifestView,
+        expected: HeadRecord,
+        change: ManifestChange,
+        before_swap: Callable[[], None] | None = None,
     ) -> ManifestView:
         """Replace the head of a branch if it is still the expected one, else raise `SwapLost`.
 
-        If the change has a registry, the swap also fails if the registry was replaced since the view.
+        If the change has a registry, the swap also fails if the registry was replaced since the view. `before_swap`
+        is called when the new files of the manifest are written and nothing refers to them yet. If it raises, there
+        is no swap.
         """
         file = view.head_file(expected.incarnation)
         if file is None or self._single(view, file, HeadRecord.from_body) != expected:
             raise SwapLost
         removed = [file] if change.registry is None else [file, self._registry_file(view)]
-        return self._swap(view, remove=removed, change=change)
+        return self._swap(view, remove=removed, change=change, before_swap=before_swap)
 
     def replace_registry_if_equals(
         self, view: ManifestView, expected: Registry, change: ManifestChange, remove_head: str | None = None
@@ -304,10 +310,13 @@ class Manifest:
         remove: Iterable[ManifestFile],
         change: ManifestChange,
         copied: Sequence[FragmentMetadata] = (),
+        before_swap: Callable[[], None] | None = None,
     ) -> ManifestView:
         removed = list(remove)
         started = boot_clock()
         written = self._write(change, removed, copied)
+        if before_swap is not None:
+            before_swap()
         fragments = [*written, *copied]
         replaced = [get_fragment(view.dataset, item.fragment).metadata for item in removed]
         # Lance checks that the fragments of a rewrite exist. An update is compared only with those versions since
