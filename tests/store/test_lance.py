@@ -13,13 +13,16 @@ import pytest
 from lance import LanceOperation
 
 from omnigraph.errors import Conflict, NotFound, StorageError
+from omnigraph.store.lance import lance_root as lance_root_module
 from omnigraph.store.lance.lance_errors import storage_error_from_lance, translate_lance_errors
 from omnigraph.store.lance.lance_files import data_files, get_fragment, transaction_file, version_file
 from omnigraph.store.lance.lance_filters import quote_string
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
+from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.manifest_writer import write_named_file
 from omnigraph.store.sync import Durability
+from tests.support.manifests import first_change, move
 from tests.support.places import lance_root
 from tests.support.rows import PATH, SCHEMA, arrow, make_table, stage
 
@@ -153,3 +156,18 @@ def test_errors_are_translated_in_a_process_that_imported_nothing_else() -> None
 def test_the_schema_of_rows_is_kept(uri: str) -> None:
     schema = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int32())])
     assert lance_root(uri).create(PATH, schema.empty_table()).schema == schema
+
+
+def test_cache_of_a_writing_process_stays_within_its_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cached_bytes(bound: int, name: str) -> int:
+        monkeypatch.setattr(lance_root_module, "_METADATA_CACHE_BYTES", bound)
+        root = lance_root(str(tmp_path / name))
+        manifest = Manifest.create(root, first_change())
+        for _ in range(40):
+            move(manifest, manifest.view)
+        return int(root.session.size_bytes())
+
+    bound = 100_000
+    assert cached_bytes(bound, "bounded") < 2 * bound < cached_bytes(1 << 30, "large")

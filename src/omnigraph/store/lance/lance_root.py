@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import lance
 import pyarrow as pa
@@ -24,6 +24,15 @@ from omnigraph.store.request_counts import LanceCall, LanceRequestCounter, attri
 from omnigraph.store.storage_options import StorageOptions, lance_options, resolve_options
 from omnigraph.store.sync import Durability, SyncBatch, sync_files, sync_tree
 
+# Every commit adds a version with its files to the cache of a process that writes, and few of them are read again.
+_METADATA_CACHE_BYTES: Final = 64 << 20
+_INDEX_CACHE_BYTES: Final = 1 << 30
+
+
+def new_session() -> Session:
+    """Return an empty cache of file metadata and index pages, of bounded size."""
+    return Session(index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES)
+
 
 @dataclass(frozen=True)
 class LanceRoot:
@@ -40,7 +49,7 @@ class LanceRoot:
     durable: bool = True
     storage: StorageOptions | None = field(default=None, compare=False, repr=False)
     verify_reads: bool = field(default=False, compare=False)
-    session: Session = field(default_factory=Session, compare=False)
+    session: Session = field(default_factory=new_session, compare=False)
     request_counter: LanceRequestCounter = field(
         default_factory=LanceRequestCounter, compare=False, repr=False
     )
@@ -85,7 +94,7 @@ class LanceRoot:
 
     def uncached(self) -> LanceRoot:
         """Return the same root without the cached metadata of this one, to find out what is in storage now."""
-        return replace(self, session=Session())
+        return replace(self, session=new_session())
 
     def open(self, path: str, version: int | None = None) -> lance.LanceDataset:
         """Open a dataset, at its latest version unless one is given; `NotFound` when it does not exist."""
