@@ -62,7 +62,7 @@ def knows(one: str, other: str, **values: Any) -> dict[str, Any]:
     return {"edge": "Knows", "from": one, "to": other, "data": values}
 
 
-def test_the_page_on_changes_shows_what_really_happens(folder: Path) -> None:
+def test_guide_on_changes_shows_the_real_output(folder: Path) -> None:
     shutil.copytree(ROOT / "examples", folder / "examples")
     page = (ROOT / "docs" / "guide" / "changes.md").read_text(encoding="utf-8")
     shown, real = replay(page)
@@ -72,7 +72,7 @@ def test_the_page_on_changes_shows_what_really_happens(folder: Path) -> None:
 
 
 class TestCommitChanges:
-    def test_a_commit_is_told_line_by_line(self, folder: Path) -> None:
+    def test_commit_changes_prints_line_by_line(self, folder: Path) -> None:
         first = load(folder, person("Ann", age=30), person("Bob"), person("Cid"))
         load(folder, knows("Ann", "Bob", id="e1"))
         commit = load(folder, person("Ann", age=31), person("Dan", age=4), knows("Ann", "Cid", id="e1"))
@@ -92,7 +92,7 @@ class TestCommitChanges:
         ]
         assert "  + age: <null>\n" in printed("commit", "changes", first)
 
-    def test_what_was_deleted_shows_what_it_was(self, folder: Path) -> None:
+    def test_commit_changes_of_delete_shows_the_old_values(self, folder: Path) -> None:
         load(folder, person("Ann", age=30), person("Bob"), knows("Ann", "Bob", id="e1"))
         outcome = run(
             "mutate", "-e", 'query d() { delete Person where name = "Ann" }', "--store", "g.omni", "--json"
@@ -106,7 +106,7 @@ class TestCommitChanges:
             "  Ann -> Bob",
         ]
 
-    def test_json_is_the_shape_of_the_library(self, folder: Path) -> None:
+    def test_commit_changes_json_equals_that_of_the_library(self, folder: Path) -> None:
         commit = load(folder, person("Ann", age=30), person("Bøb"))
         found = document("commit", "changes", commit)
         assert found.keys() == {"cause", "changes"}
@@ -116,13 +116,13 @@ class TestCommitChanges:
         ]
         assert found["changes"][0]["after"] == {"properties": {"age": 30, "name": "Ann"}}
 
-    def test_an_empty_commit_has_an_empty_list(self, folder: Path) -> None:
+    def test_commit_changes_of_empty_commit_is_an_empty_list(self, folder: Path) -> None:
         load(folder, person("Ann"))
         commit = load(folder, person("Ann"), mode="overwrite")
         assert document("commit", "changes", commit)["changes"] == []
         assert "Ann" not in printed("commit", "changes", commit)
 
-    def test_all_pages_are_printed_unless_one_is_asked_for(self, folder: Path) -> None:
+    def test_commit_changes_prints_all_pages_or_the_requested_one(self, folder: Path) -> None:
         commit = load(folder, *(person(f"p{number}") for number in range(5)))
         assert len(document("commit", "changes", commit, "--limit", "2")["changes"]) == 5
         token = token_of("g.omni", commit)
@@ -134,7 +134,7 @@ class TestCommitChanges:
         assert [item["id"] for item in last["changes"]] == ["p4"]
         assert "next_page_token" not in last
 
-    def test_filters_may_be_repeated(self, folder: Path) -> None:
+    def test_commit_changes_filters_are_repeatable(self, folder: Path) -> None:
         load(folder, person("Ann"), person("Bob"))
         commit = load(folder, person("Ann", age=1), person("Cid"), knows("Ann", "Bob", id="e1"))
 
@@ -147,7 +147,7 @@ class TestCommitChanges:
         assert run("commit", "changes", commit, "--kind", "nodes", "--uri", "g.omni").code == 2
         assert "did you mean `Person`?" in refused("commit", "changes", commit, "--type", "Persn")
 
-    def test_refusals_are_one_sentence(self, genesis: str) -> None:
+    def test_commit_changes_that_is_refused_prints_one_error(self, genesis: str) -> None:
         text = "is the first of its graph and has no parent to compare with"
         assert refused("commit", "changes", genesis) == f"error: commit '{genesis}' {text}\n"
         assert refused("commit", "changes", "x") == "error: commit 'x' not found\n"
@@ -155,7 +155,7 @@ class TestCommitChanges:
             "error: change page limit must be greater than zero\n"
         )
 
-    def test_text_that_would_move_a_terminal_is_escaped(self, folder: Path) -> None:
+    def test_commit_changes_escapes_control_characters(self, folder: Path) -> None:
         commit = load(folder, person("Ann\x1b[2J\nBob"))
         assert r"insert node Person Ann\x1b[2J\nBob" in printed("commit", "changes", commit).splitlines()
 
@@ -169,7 +169,7 @@ def token_of(uri: str, commit: str) -> str:
 
 
 class TestPoll:
-    def test_now_prints_a_cursor_and_a_poll_goes_on_from_it(self, folder: Path) -> None:
+    def test_changes_poll_continues_from_its_cursor(self, folder: Path) -> None:
         found = document("changes", "poll")
         assert (found["blocks"], found["caught_up"]) == ([], True)
         commits = [load(folder, person("Ann")), load(folder, person("Bob"))]
@@ -179,7 +179,7 @@ class TestPoll:
         assert list(found) == ["blocks", "cursor", "caught_up"]
         assert document("changes", "poll", "--cursor", found["cursor"])["blocks"] == []
 
-    def test_people_read_blocks_and_then_where_to_go_on(self, folder: Path) -> None:
+    def test_changes_poll_prints_blocks_and_the_cursor(self, folder: Path) -> None:
         commits = [load(folder, person("Ann", age=1)), load(folder, person("Ann", age=2))]
         lines = printed("changes", "poll", "--start", "beginning").splitlines()
         assert [line for line in lines if line.startswith("commit: ")] == [
@@ -191,13 +191,13 @@ class TestPoll:
         after = printed("changes", "poll", "--start", f"after:{commits[0]}")
         assert (commits[0] not in after.splitlines()[0], commits[1] in after) == (True, True)
 
-    def test_a_filter_keeps_the_blocks(self, folder: Path) -> None:
+    def test_changes_poll_filter_keeps_the_blocks(self, folder: Path) -> None:
         load(folder, person("Ann"))
         load(folder, person("Ann", age=2))
         found = document("changes", "poll", "--start", "beginning", "--op", "update")
         assert [len(block["changes"]) for block in found["blocks"]] == [0, 1]
 
-    def test_a_branch_is_followed_by_its_name(self, folder: Path) -> None:
+    def test_changes_poll_of_branch(self, folder: Path) -> None:
         run("branch", "create", "dev", "--uri", "g.omni")
         commit = load(folder, person("Ann"), branch="dev")
         found = document("changes", "poll", "--branch", "dev", "--start", "beginning")
@@ -205,7 +205,7 @@ class TestPoll:
         assert found["blocks"][0]["cause"]["authored_branch"] == "dev"
         assert document("changes", "poll", "--start", "beginning")["blocks"] == []
 
-    def test_small_pages_tell_the_same_as_large_ones(self, folder: Path) -> None:
+    def test_changes_poll_in_small_pages_prints_the_same(self, folder: Path) -> None:
         load(folder, *(person(name) for name in ("Ann", "Bob", "Cid")))
         load(folder, person("Dan"))
         load(folder, *(person(name) for name in ("Ann", "Bob", "Cid", "Dan")), mode="overwrite")
@@ -217,7 +217,7 @@ class TestPoll:
         text = printed("changes", "poll", "--start", "beginning")
         assert printed("changes", "poll", "--start", "beginning", "--limit", "2") == text
 
-    def test_what_cannot_be_told_is_left_to_the_next_poll(self, folder: Path) -> None:
+    def test_changes_poll_ends_before_an_unreadable_commit(self, folder: Path) -> None:
         import omnigraph as og
 
         commit = load(folder, person("Ann"))
@@ -230,7 +230,7 @@ class TestPoll:
         assert "changed the schema" in refused("changes", "poll", "--cursor", found["cursor"])
         assert refused("changes", "poll", "--cursor", found["cursor"], "--json")
 
-    def test_a_wrong_place_is_told(self) -> None:
+    def test_changes_poll_with_invalid_cursor_or_start_is_refused(self) -> None:
         assert refused("changes", "poll", "--cursor", "nonsense").startswith(
             "error: change cursor rejected: "
         )
@@ -238,14 +238,14 @@ class TestPoll:
         outcome = run("changes", "poll", "--cursor", "x", "--start", "now", "--uri", "g.omni")
         assert (outcome.code, outcome.stdout) == (2, "")
 
-    def test_many_changes_are_printed_by_a_process(self, folder: Path) -> None:
+    def test_changes_poll_prints_many_changes(self, folder: Path) -> None:
         load(folder, *(person(f"p{number}") for number in range(2000)))
         outcome = run_process("changes", "poll", "--start", "beginning", "--uri", "g.omni")
         assert (outcome.returncode, outcome.stdout.count(b"insert node")) == (0, 2000)
 
 
 class TestBaseline:
-    def test_it_writes_a_file_and_prints_where_to_go_on(self, folder: Path) -> None:
+    def test_changes_baseline_writes_a_file_and_prints_the_cursor(self, folder: Path) -> None:
         commit = load(folder, person("Ann"), person("Bob"), knows("Ann", "Bob"))
         found = document("changes", "baseline", "--out", "b.ndjson")
         assert found["snapshot_commit_id"] == commit
@@ -275,14 +275,14 @@ class TestBaseline:
         assert outcome.code == 1
         assert "line 1: graph batch record must contain exactly one of" in outcome.stderr
 
-    def test_a_missing_folder_is_told_and_nothing_is_left(self, folder: Path) -> None:
+    def test_changes_baseline_in_missing_folder_is_refused(self, folder: Path) -> None:
         assert refused("changes", "baseline", "--out", "no/b.ndjson") == "error: no such folder: no\n"
         assert not (folder / "no").exists()
         assert run("changes", "baseline", "--uri", "g.omni").code == 2
 
 
 class TestDiff:
-    def test_two_branches_are_compared(self, folder: Path, genesis: str) -> None:
+    def test_diff_prints_the_changes_between_branches(self, folder: Path, genesis: str) -> None:
         load(folder, person("Ann", age=1))
         run("branch", "create", "dev", "--uri", "g.omni")
         load(folder, person("Ann"), person("Bob"), branch="dev")
@@ -298,7 +298,7 @@ class TestDiff:
         assert printed("diff", "main", "main") == ""
         assert printed("diff", genesis, "main", "--stat") == "Person: 1 insert\n"
 
-    def test_json_has_the_changes_or_the_counts(self, folder: Path, genesis: str) -> None:
+    def test_diff_json_has_changes_or_counts(self, folder: Path, genesis: str) -> None:
         commit = load(folder, person("Ann", age=1))
         found = document("diff", genesis, "main")
         assert (found["from_graph_commit_id"], found["to_graph_commit_id"]) == (genesis, commit)
@@ -307,12 +307,12 @@ class TestDiff:
         assert document("diff", genesis, "main", "--stat")["stats"] == counts
         assert document("diff", "main", "main")["changes"] == []
 
-    def test_a_time_is_a_state_of_main(self, folder: Path) -> None:
+    def test_diff_accepts_a_time_on_main(self, folder: Path) -> None:
         load(folder, person("Ann"))
         assert "the graph did not exist yet" in refused("diff", "1999-12-31", "main")
         assert printed("diff", "main", "2999-01-01") == ""
 
-    def test_a_property_that_only_one_state_has_is_absent_in_the_other(self, folder: Path) -> None:
+    def test_diff_omits_property_that_a_state_lacks(self, folder: Path) -> None:
         import omnigraph as og
 
         load(folder, person("Ann", age=1))
@@ -323,12 +323,12 @@ class TestDiff:
         assert printed("diff", before, "main") == "update node Person Ann\n  town: <absent> -> Bern\n"
         assert printed("diff", "main", before) == "update node Person Ann\n  town: Bern -> <absent>\n"
 
-    def test_an_unknown_state_is_told_with_the_nearest_branch(self) -> None:
+    def test_diff_of_unknown_state_suggests_the_nearest_branch(self) -> None:
         assert refused("diff", "main", "mian") == (
             "error: 'mian' is neither a branch nor a commit\nhint: did you mean `main`?\n"
         )
 
-    def test_nothing_is_written(self, folder: Path) -> None:
+    def test_read_commands_of_changes_write_nothing(self, folder: Path) -> None:
         add_people("g.omni", "Ann")
         before = sorted(folder.rglob("*"))
         printed("diff", "main", "main")

@@ -31,12 +31,12 @@ def no_time() -> Iterator[None]:
         yield
 
 
-def test_without_a_deadline_there_is_none() -> None:
+def test_check_without_deadline_passes() -> None:
     check_deadline()
     lift_deadline()
 
 
-def test_what_takes_longer_says_which_limit_it_met() -> None:
+def test_check_after_deadline_names_the_limit() -> None:
     with time_limit(0), pytest.raises(ResourceLimit) as caught:
         check_deadline()
     assert caught.value.details["resource"] == "read_seconds"
@@ -45,7 +45,7 @@ def test_what_takes_longer_says_which_limit_it_met() -> None:
 
 
 @pytest.mark.usefixtures("no_time")
-def test_a_deadline_goes_along_with_the_context_and_can_be_lifted() -> None:
+def test_deadline_follows_the_context_and_can_be_removed() -> None:
     told: list[str] = []
     context = copy_context()
 
@@ -65,14 +65,14 @@ def test_a_deadline_goes_along_with_the_context_and_can_be_lifted() -> None:
     check_deadline()
 
 
-def test_sql_is_interrupted_and_the_database_goes_on() -> None:
+def test_sql_beyond_the_deadline_is_interrupted_and_the_database_stays_usable() -> None:
     with time_limit(0.05), pytest.raises(ResourceLimit):
         run_sql(sql(ENDLESS), {})
     with time_limit(60):
         assert run_sql(sql("SELECT 7 AS n"), {}).to_pylist() == [{"n": 7}]
 
 
-def test_what_is_done_in_time_is_not_interrupted() -> None:
+def test_sql_within_the_deadline_is_not_interrupted() -> None:
     interrupted: list[bool] = []
     with time_limit(60), interrupt_at_deadline(lambda: interrupted.append(True), ValueError):
         pass
@@ -85,14 +85,14 @@ def test_what_is_done_in_time_is_not_interrupted() -> None:
 
 
 @pytest.mark.usefixtures("no_time")
-def test_a_long_walk_looks_at_the_clock() -> None:
+def test_traversal_beyond_the_deadline_is_interrupted() -> None:
     ring = np.arange(100)
     adjacency = Adjacency.build(ring, (ring + 1) % 100, n_sources=100, n_targets=100)
     with pytest.raises(ResourceLimit):
         reach(adjacency, np.array([0], dtype=np.int32), 1, 50)
 
 
-def test_a_query_looks_at_the_clock_and_the_graph_goes_on() -> None:
+def test_query_beyond_the_deadline_is_interrupted_and_the_graph_stays_usable() -> None:
     query = "query all() { match { $p: Person } return { $p.name as name } }"
     with og.init("memory://deadline", "node Person { name: String @key }") as graph:
         graph.load([{"type": "Person", "data": {"name": "Ann"}}])

@@ -54,7 +54,7 @@ class Builder:
         return Value(self.nbytes)
 
 
-def test_a_value_is_built_once_and_then_there() -> None:
+def test_get_builds_a_value_once() -> None:
     cache = Cache(100)
     first = cache.get_or_build("column", 1, making(10))
     assert cache.get_or_build("column", 1, unneeded) is first
@@ -62,7 +62,7 @@ def test_a_value_is_built_once_and_then_there() -> None:
     assert cache.get("column", 2) is None
 
 
-def test_versions_and_families_are_kept_apart() -> None:
+def test_cache_separates_versions_and_families() -> None:
     cache = Cache(100)
     for family in ("a", "b"):
         for version in (1, 2):
@@ -75,7 +75,7 @@ def test_versions_and_families_are_kept_apart() -> None:
     assert found == {("a", 1): "a1", ("a", 2): "a2", ("b", 1): "b1", ("b", 2): "b2"}
 
 
-def test_the_least_recently_used_goes_first() -> None:
+def test_cache_evicts_the_least_recently_used_value() -> None:
     cache = Cache(100)
     for name in "abc":
         cache.get_or_build(name, 1, making(30))
@@ -84,7 +84,7 @@ def test_the_least_recently_used_goes_first() -> None:
     assert [name for name in "abcd" if cache.get(name, 1) is not None] == ["a", "c", "d"]
 
 
-def test_what_is_made_again_counts_as_used() -> None:
+def test_cache_counts_a_rebuilt_value_as_used() -> None:
     cache = Cache(100)
     for name in "abc":
         cache.get_or_build(name, 1, making(30))
@@ -93,7 +93,7 @@ def test_what_is_made_again_counts_as_used() -> None:
     assert [name for name in "abcd" if cache.get(name, 1) is not None] == ["a", "c", "d"]
 
 
-def test_a_value_that_would_push_out_most_of_the_rest_is_given_but_not_kept() -> None:
+def test_cache_returns_a_too_large_value_without_keeping_it() -> None:
     cache = Cache(100)
     small = cache.get_or_build("small", 1, making(40))
     assert cache.get_or_build("large", 1, making(51)).nbytes == 51
@@ -104,11 +104,11 @@ def test_a_value_that_would_push_out_most_of_the_rest_is_given_but_not_kept() ->
 
 
 @pytest.mark.parametrize(("nbytes", "fits"), [(0, True), (50, True), (51, False)])
-def test_half_of_the_budget_fits(nbytes: int, fits: bool) -> None:
+def test_cache_keeps_a_value_of_half_the_budget(nbytes: int, fits: bool) -> None:
     assert Cache(100).fits(nbytes) is fits
 
 
-def test_the_newest_of_a_family_is_the_one_put_last_while_it_is_there() -> None:
+def test_cache_newest_of_family_is_the_last_one_kept() -> None:
     cache = Cache(100)
     cache.get_or_build("f", 2, making(30, "two"))
     cache.get_or_build("f", 1, making(30, "one"))
@@ -128,14 +128,14 @@ def test_the_newest_of_a_family_is_the_one_put_last_while_it_is_there() -> None:
     assert newest.name == "three"
 
 
-def test_uses_are_counted_for_each_family_and_version() -> None:
+def test_cache_counts_uses_by_family_and_version() -> None:
     cache = Cache(100)
     assert [cache.count_use("f", 1) for _ in range(3)] == [1, 2, 3]
     assert cache.count_use("f", 2) == 1
     assert cache.count_use("g", 1) == 1
 
 
-def test_letting_go_of_everything_leaves_nothing() -> None:
+def test_cache_clear_removes_everything() -> None:
     cache = Cache(100)
     cache.get_or_build("f", 1, making(30))
     cache.count_use("f", 1)
@@ -148,7 +148,7 @@ def test_letting_go_of_everything_leaves_nothing() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 3), st.integers(0, 60)), max_size=40))
-def test_the_bytes_held_are_those_of_the_entries_and_within_the_budget(
+def test_cache_bytes_equal_the_entries_and_stay_within_the_budget(
     puts: list[tuple[str, int, int]],
 ) -> None:
     cache = Cache(100)
@@ -162,20 +162,20 @@ def test_the_bytes_held_are_those_of_the_entries_and_within_the_budget(
         assert stats.nbytes == sum(held[key] for key in here) <= stats.budget
 
 
-def test_threads_that_want_one_value_get_the_one_that_one_of_them_built() -> None:
+def test_get_in_threads_builds_one_value() -> None:
     cache, builder = Cache(100), Builder(10)
     found = together([lambda: cache.get_or_build("f", 1, builder)] * 6)
     assert len({id(item) for item in found}) == 1
     assert builder.built == 1
 
 
-def test_what_is_not_kept_is_still_built_by_one_thread_at_a_time() -> None:
+def test_get_of_too_large_value_in_threads_builds_one_at_a_time() -> None:
     cache, builder = Cache(100), Builder(90)
     together([lambda: [cache.get_or_build("f", 1, builder) for _ in range(5)]] * 6)
     assert (builder.built, builder.most) == (30, 1)
 
 
-def test_different_values_are_built_side_by_side() -> None:
+def test_get_of_different_values_in_threads_builds_concurrently() -> None:
     cache = Cache(100)
     meeting = threading.Barrier(2, timeout=HANG)
 
@@ -187,7 +187,7 @@ def test_different_values_are_built_side_by_side() -> None:
     assert found == [Value(10), Value(10)]
 
 
-def test_a_value_may_be_built_from_another() -> None:
+def test_get_inside_a_build_is_allowed() -> None:
     cache = Cache(100)
     found = cache.get_or_build(
         "outer", 1, lambda: Value(cache.get_or_build("inner", 1, making(10)).nbytes + 1)
@@ -195,7 +195,7 @@ def test_a_value_may_be_built_from_another() -> None:
     assert found.nbytes == 11
 
 
-def test_bytes_stay_right_when_threads_clear_and_build_at_once() -> None:
+def test_cache_bytes_are_exact_with_concurrent_clear_and_build() -> None:
     cache, builder = Cache(100), Builder(20)
 
     def build() -> None:
@@ -212,7 +212,7 @@ def test_bytes_stay_right_when_threads_clear_and_build_at_once() -> None:
     assert (cache.stats().entries, cache.stats().nbytes) == (held, 20 * held)
 
 
-def test_a_build_that_fails_leaves_nothing_and_the_next_one_is_tried() -> None:
+def test_get_after_failed_build_builds_again() -> None:
     cache = Cache(100)
 
     def fail() -> Value:

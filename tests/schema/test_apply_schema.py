@@ -27,7 +27,7 @@ def graph(tmp_path: Path) -> Iterator[og.Graph]:
         yield made
 
 
-def test_many_rows_in_many_pieces_are_backfilled_each_with_its_own_value(tmp_path: Path) -> None:
+def test_backfill_of_many_fragments_gives_each_row_its_value(tmp_path: Path) -> None:
     g = og.init(str(tmp_path / "g"), "node P { name: String @key  n: I64 }", durability="os")
     for start in range(0, 9_000, 3_000):
         g.load({"P": [{"name": f"p{n}", "n": n} for n in range(start, start + 3_000)]})
@@ -62,7 +62,7 @@ def refused(graph: og.Graph, kind: type[og.OmnigraphError], text: str, **options
         (("Person -> Firm", "Firm -> Firm"), "changing edge endpoints on 'WorksAt'"),
     ],
 )
-def test_a_refused_step_changes_nothing_and_says_its_code(
+def test_apply_with_unsupported_step_reports_its_code_and_changes_nothing(
     graph: og.Graph, edit: tuple[str, str], message: str
 ) -> None:
     error = refused(graph, InvalidInput, edited(edit) + "node City { name: String @key }\n")
@@ -71,14 +71,14 @@ def test_a_refused_step_changes_nothing_and_says_its_code(
     assert {step["kind"] for step in error.details["steps"]} >= {"add_type", "unsupported_change"}
 
 
-def test_a_required_property_without_a_backfill_says_how_to_give_one(graph: og.Graph) -> None:
+def test_apply_of_required_property_without_backfill_has_a_hint(graph: og.Graph) -> None:
     error = refused(graph, InvalidInput, edited(("  age: I32?\n", "  age: I32?\n  x: I32\n")))
     assert error.hint == 'set a value for existing rows: backfill={"Person.x": …}, or --backfill Person.x=…'
     other = refused(graph, InvalidInput, edited(("age: I32?", "age: I64?")))
     assert other.hint is None
 
 
-def test_a_required_property_of_an_interface_is_backfilled_where_it_has_rows() -> None:
+def test_backfill_of_interface_property_covers_types_with_rows() -> None:
     person = "node Person implements Named { name: String @key }"
     graph = og.init(fresh_memory(), schema="interface Named { } " + person)
     with pytest.raises(InvalidInput) as caught:
@@ -103,14 +103,14 @@ def test_a_required_property_of_an_interface_is_backfilled_where_it_has_rows() -
         ({"expression": "1"}, InvalidInput, "a value or an expression"),
     ],
 )
-def test_a_backfill_that_does_not_fit_changes_nothing(
+def test_backfill_of_wrong_type_changes_nothing(
     graph: og.Graph, given: Any, kind: type[og.OmnigraphError], message: str
 ) -> None:
     text = grown("x: I32")
     assert message in refused(graph, kind, text, backfill={"Person.x": given}).message
 
 
-def test_backfilled_values_keep_the_rules_or_nothing_changes(graph: og.Graph) -> None:
+def test_backfill_that_violates_a_constraint_changes_nothing(graph: og.Graph) -> None:
     graph.load({"Person": [person("dan")]})
     wider = grown("x: I32")
     error = refused(graph, ConstraintViolation, wider, backfill={"Person.x": og.expr("$this.age")})
@@ -129,14 +129,14 @@ def test_backfilled_values_keep_the_rules_or_nothing_changes(graph: og.Graph) ->
     assert error.details["violations"] == 4
 
 
-def test_a_tuple_with_a_new_member_is_unique_over_all_rows(graph: og.Graph) -> None:
+def test_apply_of_unique_tuple_with_new_property_checks_all_rows(graph: og.Graph) -> None:
     wider = edited(("  place:", "  x: I32\n  @unique(mood, x)\n  place:"))
     error = refused(graph, ConstraintViolation, wider, backfill={"Person.x": 1})
     assert error.message == "@unique violation on Person.(mood, x): value '(good, 1)' held by 'ann' and 'bob'"
     assert graph.schema.apply(wider, backfill={"Person.x": og.expr("$this.age")}).applied
 
 
-def test_an_expression_sees_the_row_as_it_was_before_renames_and_drops(graph: og.Graph) -> None:
+def test_backfill_expression_reads_the_row_before_renames_and_drops(graph: og.Graph) -> None:
     text = (
         CASES["rename_type"]
         .text.replace("  age: I32?\n", "  past: I64?\n")
@@ -149,13 +149,13 @@ def test_an_expression_sees_the_row_as_it_was_before_renames_and_drops(graph: og
     assert (ann["past"], ann["label"], ann["tag"]) == (20, "ANN", "ANN")
 
 
-def test_an_edge_is_backfilled_with_values_alone(graph: og.Graph) -> None:
+def test_backfill_of_edge_accepts_values_only(graph: og.Graph) -> None:
     text = edited(("{ since: Date? }", "{ since: Date?  weight: F64 }"))
     error = refused(graph, InvalidInput, text, backfill={"Knows.weight": og.expr("1.5")})
     assert "edge property" in error.message
 
 
-def test_a_type_without_rows_takes_any_backfill_and_stores_nothing() -> None:
+def test_backfill_of_empty_type_stores_nothing() -> None:
     g = og.init(fresh_memory(), START)
     text = grown("x: I32 @unique", "kind: enum(p, q)")
     g.schema.apply(text, backfill={"Person.x": 1, "Person.kind": "p"})
@@ -166,7 +166,7 @@ def test_a_type_without_rows_takes_any_backfill_and_stores_nothing() -> None:
         g.load({"Person": [person("bob", kind="q")]})
 
 
-def test_a_backfill_writes_the_new_column_alone(graph: og.Graph) -> None:
+def test_backfill_writes_only_the_new_column(graph: og.Graph) -> None:
     before = stored(graph)
     graph.schema.apply(grown("x: I32"), backfill={"Person.x": 1})
     new = {Path(file) for file in stored(graph) - before}
@@ -189,14 +189,14 @@ def test_a_backfill_writes_the_new_column_alone(graph: og.Graph) -> None:
         "drop_type",
     ],
 )
-def test_a_step_that_needs_no_data_leaves_every_table_as_it_is(graph: og.Graph, name: str) -> None:
+def test_apply_of_metadata_step_keeps_every_table_version(graph: og.Graph, name: str) -> None:
     files, pins = stored(graph), graph.snapshot().commit.tables
     CASES[name].apply(graph)
     assert graph.snapshot().commit.tables.items() <= pins.items()
     assert stored(graph) == files
 
 
-def test_a_writer_of_rows_that_a_change_reads_makes_it_a_conflict(
+def test_apply_with_concurrent_write_of_its_rows_raises_conflict(
     graph: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = grown("x: I32")
@@ -226,7 +226,7 @@ def interrupted_by(
     monkeypatch.setattr(Transaction, "plan", plan)
 
 
-def test_maintenance_meanwhile_is_taken_in(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apply_beside_optimize_succeeds(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     graph.load({"Person": [person("dan")]})
     interrupted_by(monkeypatch, graph.optimize)
     text = grown("x: I32")
@@ -235,7 +235,7 @@ def test_maintenance_meanwhile_is_taken_in(graph: og.Graph, monkeypatch: pytest.
     assert count(graph, "Person") == 4
 
 
-def test_a_writer_of_other_types_does_not_stand_in_the_way(
+def test_apply_with_concurrent_write_of_other_types_succeeds(
     graph: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupted_by(monkeypatch, lambda: graph.load({"Firm": [{"slug": "y"}]}))
@@ -244,7 +244,7 @@ def test_a_writer_of_other_types_does_not_stand_in_the_way(
     assert count(graph, "Firm") == 2
 
 
-def test_of_two_that_change_one_branch_at_once_one_wins(
+def test_concurrent_applies_on_one_branch_have_one_winner(
     graph: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupted_by(monkeypatch, lambda: CASES["extend_enum"].apply(graph))
@@ -253,7 +253,7 @@ def test_of_two_that_change_one_branch_at_once_one_wins(
     assert graph.schema.source() == CASES["extend_enum"].text
 
 
-def test_a_write_that_began_before_a_change_is_prepared_again(
+def test_write_that_began_before_apply_is_prepared_again(
     graph: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupted_by(monkeypatch, lambda: CASES["drop_required"].apply(graph), "mutate")
@@ -263,7 +263,7 @@ def test_a_write_that_began_before_a_change_is_prepared_again(
 
 
 @pytest.mark.parametrize("method", ["stage_computed_columns", "stage_columns", "stage_rows", "stage_index"])
-def test_a_change_that_fails_on_its_way_leaves_nothing_visible(
+def test_apply_that_fails_leaves_nothing_visible(
     graph: og.Graph, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     before, head = lines(graph), graph.commits()
@@ -293,7 +293,7 @@ BULK_LOADS = {("drop_required", "append"), ("backfill_values", "merge"), ("hard_
         for mode in ("append", "merge", "overwrite")
     ],
 )
-def test_bulk_loads_write_into_tables_that_were_changed(
+def test_bulk_load_after_apply_writes_the_new_schema(
     graph: og.Graph, monkeypatch: pytest.MonkeyPatch, name: str, mode: Any
 ) -> None:
     case = CASES[name]
@@ -309,7 +309,7 @@ def _tiny(init: Callable[..., None]) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("name", ["drop_required", "backfill_values"])
-def test_rows_that_tasks_stage_fit_tables_that_were_changed(graph: og.Graph, name: str) -> None:
+def test_staged_fragments_after_apply_fit_the_new_schema(graph: og.Graph, name: str) -> None:
     case = CASES[name]
     case.apply(graph)
     sink = open_sink(SinkOptions(graph.uri, "Person", "main", "append", {}), list(case.row))
@@ -318,7 +318,7 @@ def test_rows_that_tasks_stage_fit_tables_that_were_changed(graph: og.Graph, nam
     assert count(graph, "Person") == 7
 
 
-def test_no_number_is_given_twice_by_branches_that_change_at_once(tmp_path: Path) -> None:
+def test_concurrent_applies_on_branches_reserve_distinct_ids(tmp_path: Path) -> None:
     g = og.init(str(tmp_path / "g"), "node P { name: String @key }\n", durability="os")
     shared = set(_numbers(g, "main"))
     branches = [f"b{number}" for number in range(5)]
