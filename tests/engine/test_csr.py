@@ -20,7 +20,6 @@ from omnigraph.engine.csr import (
     expand_total,
     expand_unique,
     split_by_weight,
-    undirected,
 )
 from omnigraph.errors import InvalidInput
 
@@ -170,19 +169,6 @@ def test_the_arrays_cannot_be_written() -> None:
     for array in (adjacency.offsets, adjacency.targets, adjacency.edges, simple.offsets, simple.targets):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
-
-
-@LAW
-@given(graphs())
-def test_undirected_edges_lead_both_ways_and_a_self_loop_once(graph: Graph) -> None:
-    n = max(graph.n_sources, graph.n_targets)
-    forward = Graph(n, n, graph.pairs, graph.edges)
-    backward = Graph(n, n, [(t, s) for s, t in graph.pairs], graph.edges)
-    both = [
-        (s, t, e) for (a, b), e in zip(graph.pairs, graph.edges, strict=True) for s, t in {(a, b), (b, a)}
-    ]
-    expected = Graph(n, n, [(s, t) for s, t, _ in both], [e for _, _, e in both]).build()
-    assert same(undirected(forward.build(), backward.build()), expected)
 
 
 @LAW

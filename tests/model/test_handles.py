@@ -33,7 +33,7 @@ from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang import ir
 from omnigraph.mutate.mutate import MutationResult, prepare_mutation
-from omnigraph.read import endpoints
+from omnigraph.read import endpoints, topology
 from omnigraph.store.tables import tables
 from tests.model import people_model as model
 from tests.model.people_model import SCHEMA, Edge, Load, Refused, State, Statement, Verb
@@ -326,6 +326,7 @@ def test_what_handles_keep_in_memory_never_changes_what_they_find_or_write(
     monkeypatch.setattr(layered_adjacency, "MAX_DELTA", 4)
     monkeypatch.setattr(row_numbers, "_MIN_UNUSED", 6)
     monkeypatch.setattr(endpoints, "_MAX_MOVES", 3)
+    monkeypatch.setattr(topology, "_FOLD_SHARE", 0)
     monkeypatch.setattr(cached_table, "SMALL_ROWS", 6)
     monkeypatch.setattr(cached_table, "_FEW_IDS", 2)
     monkeypatch.setattr(id_index, "_MIN_STRIDE", 2)

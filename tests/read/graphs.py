@@ -207,7 +207,8 @@ def check_adjacency(snapshot: Snapshot, cache: Cache, edge_type: str = "Knows") 
 def neighbours(found: Topology, direction: Direction) -> list[Any]:
     """What the kernels say of all nodes, by the places of nodes and edges among the rows of their tables."""
     near, far = (found.target, found.source) if direction == "in" else (found.source, found.target)
-    view = found.neighbourhood(direction, near.all_rows(), 1, "csr")
+    # A read from all nodes would fold the delta first.
+    view = found.neighbourhood(direction, near.all_rows()[:0], 1, "csr")
     frontier = view.to_local(near.all_rows())
     rows, targets, edges = expand_edges(view.adjacency, frontier)
     targets = view.node_positions(targets)

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.engine import layered_adjacency
-from omnigraph.engine.layered_adjacency import expand_edges, expand_unique
+from omnigraph.engine.csr import Adjacency
+from omnigraph.engine.layered_adjacency import LayeredAdjacency, expand_edges, expand_unique
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.engine.reachability import reach
 from omnigraph.errors import StorageError
@@ -147,6 +148,26 @@ def test_delta_larger_than_its_limit_is_folded_without_losing_edges(
         change(graph, {KNOWS: edges(pair), PERSON: nodes("f")}, {PERSON: "f"})
         check_all(graph, cache)
     drop(graph, KNOWS, ["ab0", "ea0", "ee0"])
+    check_all(graph, cache)
+
+
+def test_reads_of_most_nodes_and_repeated_large_reads_fold_the_delta(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Cache(PLENTY)
+    monkeypatch.setattr(topology_module, "_FOLD_SHARE", 2)
+    check_all(graph, cache)
+    put(graph, KNOWS, edges("ea"))
+    found = topology(graph.snapshot(), cache)
+    rows = found.source.all_rows()
+    for _ in range(5):
+        assert isinstance(found.neighbourhood("out", rows[:1], 1).adjacency, LayeredAdjacency)
+    folded = found.neighbourhood("out", rows, 1).adjacency
+    assert isinstance(folded, Adjacency)
+    assert found.neighbourhood("out", rows[:1], 1).adjacency is folded
+    assert isinstance(found.adjacency("in"), LayeredAdjacency)
+    large = [isinstance(found.neighbourhood("in", rows[:1], 2).adjacency, Adjacency) for _ in range(4)]
+    assert large == [False, False, False, True]
     check_all(graph, cache)
 
 

@@ -158,24 +158,6 @@ class Adjacency:
         return Adjacency(offsets, targets, self.edges.take(kept), self.n_targets, n_pairs)
 
 
-def undirected(out: Adjacency, incoming: Adjacency) -> Adjacency:
-    """Merge both directions of an edge type from a type to itself. A self-loop appears once.
-
-    To extend the result, pass every new edge in both directions, and a self-loop once.
-    """
-    nodes = np.arange(out.n_sources, dtype=np.int32)
-    forward = np.repeat(nodes, np.diff(out.offsets))
-    backward = np.repeat(nodes, np.diff(incoming.offsets))
-    other = np.flatnonzero(backward != incoming.targets)
-    return Adjacency.build(
-        np.concatenate([forward, backward.take(other)]),
-        np.concatenate([out.targets, incoming.targets.take(other)]),
-        out.n_sources,
-        out.n_targets,
-        np.concatenate([out.edges, incoming.edges.take(other)]),
-    )
-
-
 def degrees(adj: Adjacency, frontier: Frontier, *, unique: bool) -> Positions:
     """Return the number of edges of every frontier entry, or with `unique` of distinct targets."""
     start, stop = _source_ranges(adj.simple.offsets if unique else adj.offsets, frontier)

@@ -20,6 +20,8 @@ from omnigraph.engine.csr import Adjacency, Frontier, Mask, Ordinals, Positions,
 # folds per added edge is thus bounded, and so is the cost of extending the delta.
 MAX_DELTA = 4_096
 MAX_DELTA_SHARE = 256
+# Searching one source among the touched ones costs as much as setting this many flags.
+_SEARCHED_PER_FLAG = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +97,13 @@ class LayeredAdjacency:
         """The sources of added and removed edges, ascending and distinct."""
         return np.union1d(self.added.sources, self.removed_sources)
 
+    @cached_property
+    def _is_touched(self) -> Mask:
+        """A flag for every source. The last one is that of -1, a null binding."""
+        flags = np.zeros(self.n_sources + 1, np.bool_)
+        flags[self.touched] = True
+        return flags
+
     def changed(self, added: EdgeList, removed: EdgeList, n_sources: int, n_targets: int) -> LayeredAdjacency:
         """Return the adjacency with more and without some edges, and possibly more nodes at the end of either side.
 
@@ -133,12 +142,14 @@ class LayeredAdjacency:
 
     def split(self, frontier: Frontier) -> tuple[Frontier, Positions]:
         """Return the frontier of the base, and the rows of the touched entries, which are null in it."""
-        frontier = np.asarray(frontier)
-        rows = np.flatnonzero(_contains(self.touched, frontier))
+        if len(frontier) * _SEARCHED_PER_FLAG > self.n_sources:
+            rows = np.flatnonzero(self._is_touched[frontier])
+        else:
+            rows = np.flatnonzero(_contains(self.touched, frontier))
         if self.base.n_sources < self.n_sources:
             frontier = np.where(frontier < self.base.n_sources, frontier, -1)
         if len(rows):
-            frontier = frontier.copy() if frontier.flags.owndata else np.array(frontier)
+            frontier = np.array(frontier)
             frontier[rows] = -1
         return frontier, rows
 
@@ -195,8 +206,13 @@ def expand_edges(adj: AnyAdjacency, frontier: Frontier) -> tuple[Positions, Ordi
         return rows, targets, edges
     patch, numbers = adj.collect(frontier[touched])
     more_rows, more_targets, more_edges = csr.expand_edges(patch, numbers)
-    rows, order = _merge_rows(rows, touched[more_rows])
-    return rows, np.concatenate([targets, more_targets])[order], np.concatenate([edges, more_edges])[order]
+    more_rows = touched[more_rows]
+    places = np.searchsorted(rows, more_rows)
+    return (
+        np.insert(rows, places, more_rows),
+        np.insert(targets, places, more_targets),
+        np.insert(edges, places, more_edges),
+    )
 
 
 def expand_unique(adj: AnyAdjacency, frontier: Frontier) -> tuple[Positions, Ordinals]:
@@ -209,8 +225,9 @@ def expand_unique(adj: AnyAdjacency, frontier: Frontier) -> tuple[Positions, Ord
         return rows, targets
     patch, numbers = adj.collect(frontier[touched])
     more_rows, more_targets = csr.expand_unique(patch, numbers)
-    rows, order = _merge_rows(rows, touched[more_rows])
-    return rows, np.concatenate([targets, more_targets])[order]
+    more_rows = touched[more_rows]
+    places = np.searchsorted(rows, more_rows)
+    return np.insert(rows, places, more_rows), np.insert(targets, places, more_targets)
 
 
 def connected(adj: AnyAdjacency, left: Frontier, right: Frontier) -> Mask:
@@ -235,15 +252,9 @@ def connecting_edges(adj: AnyAdjacency, left: Frontier, right: Frontier) -> tupl
         return rows, edges
     patch, numbers = adj.collect(left[touched])
     more_rows, more_edges = csr.connecting_edges(patch, numbers, right[touched])
-    rows, order = _merge_rows(rows, touched[more_rows])
-    return rows, np.concatenate([edges, more_edges])[order]
-
-
-def _merge_rows(rows: Positions, more: Positions) -> tuple[Positions, Positions]:
-    """Return the rows of two results, ascending, and the order of their concatenation that makes them so."""
-    both = np.concatenate([rows, more])
-    order = np.argsort(both, kind="stable")
-    return both[order], order
+    more_rows = touched[more_rows]
+    places = np.searchsorted(rows, more_rows)
+    return np.insert(rows, places, more_rows), np.insert(edges, places, more_edges)
 
 
 def _contains(values: Frontier, keys: Frontier) -> Mask:

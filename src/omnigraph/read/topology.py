@@ -37,6 +37,9 @@ SMALL_EDGES = 100_000
 INDEX_FRONTIER = 512
 _USES_UNTIL_CACHED = 3
 _BYTES_PER_EDGE = 32
+# A delta is folded before a read from one source in this many edges, and at this use in other large reads.
+_FOLD_SHARE = 16
+_USES_UNTIL_FOLDED = 4
 _IDS_PER_FILTER = 1_000
 
 
@@ -155,12 +158,28 @@ class Topology:
         chosen = mode or self.choose_mode(direction, frontier)[0]
         if chosen == "csr":
             whole = self._whole(direction)
+            if whole.adjacency.is_changed and self._should_fold(direction, len(frontier), depth):
+                whole = WholeAdjacency(LayeredAdjacency.of(whole.adjacency.folded()), whole.endpoints)
+                self.cache.put(self._family(direction), self._version, whole)
             ends = whole.endpoints
             near, far = ends.source_moves, ends.target_moves
             if direction == "in":
                 near, far = far, near
-            return AdjacencyView(self.adjacency(direction), "csr", near_moves=near, far_moves=far)
+            adjacency = whole.adjacency if whole.adjacency.is_changed else whole.adjacency.base
+            return AdjacencyView(adjacency, "csr", near_moves=near, far_moves=far)
         return self._look_up(direction, frontier, depth)
+
+    def _should_fold(self, direction: Direction, sources: int, depth: int) -> bool:
+        """Return whether to fold the delta of an adjacency before a read that follows many edges.
+
+        Reads of most of the graph are slower with a delta by about the cost of a fold, and other large reads by a
+        part of it.
+        """
+        if sources * _FOLD_SHARE >= self.edges.num_rows:
+            return True
+        if depth == 1 and sources <= INDEX_FRONTIER:
+            return False
+        return self.cache.count_use((*self._family(direction), "delta"), self._version) >= _USES_UNTIL_FOLDED
 
     # --- whole adjacency ---------------------------------------------------------------------------------
 

@@ -21,7 +21,14 @@ from omnigraph.engine.memory.column_chunks import ColumnChunks, concatenate, to_
 from omnigraph.engine.memory.id_index import IdIndex
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.engine.memory.row_numbers import NumberedFragment, RowNumbers
-from omnigraph.engine.memory.table_versions import deleted_rows, row_numbers, table_fragments, written_rows
+from omnigraph.engine.memory.table_versions import (
+    deleted_rows,
+    is_small,
+    keep_written_rows,
+    row_numbers,
+    table_fragments,
+    written_rows,
+)
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.lance.lance_filters import quote_string, string_in
 from omnigraph.store.manifest.records import TablePin
@@ -39,6 +46,8 @@ _IDS_PER_FILTER = 1_000
 _FEW_IDS = 4
 # From this many ids on, reading all ids is cheaper than looking them up.
 _MANY_IDS = 20_000
+# The new fragments of a version, at most, whose columns are read together.
+_FEW_FRAGMENTS = 8
 # Copying a column costs as much as looking up one in this many of its values.
 _FEW_READS = 64
 # Looking up one id costs as much as hashing this many ids.
@@ -157,7 +166,7 @@ class CachedTable:
     def _should_cache(self, physical: str) -> bool:
         """Return whether to cache a column that is not cached."""
         # A single Blob may be larger than the rest of the table.
-        if pa.types.is_struct(self._type(physical)):
+        if not self._is_plain(physical):
             return False
         if not self.cache.fits(self.num_rows * _BYTES_PER_VALUE):
             return False
@@ -276,31 +285,40 @@ class CachedTable:
             return table_fragments(self.cache, self.snapshot.tables, self.pin)
 
     def _read(self, fragments: Sequence[TableFragment], columns: Sequence[str]) -> list[pa.Table]:
-        """Return the live rows of fragments. Rows that this process has just written are in memory."""
-        written = [written_rows(self.cache, self.pin.path, fragment) for fragment in fragments]
+        """Return the live rows of fragments. Rows of small new fragments are in memory."""
+        known = [written_rows(self.cache, self.pin.path, fragment) for fragment in fragments]
         unknown = [
             fragment
-            for fragment, rows in zip(fragments, written, strict=True)
+            for fragment, rows in zip(fragments, known, strict=True)
             if rows is None or fragment.deletions is not None or not self._has_columns(rows, columns)
         ]
+        if not unknown:
+            return [rows for rows in known if rows is not None]
+        wanted = list(columns)
+        if len(unknown) <= _FEW_FRAGMENTS and all(is_small(fragment) for fragment in unknown):
+            # One scan of the fragments of a commit reads all columns that its readers will ask for.
+            wanted = [item.physical for item in self.layout.columns if self._is_plain(item.physical)]
+            wanted += [name for name in columns if name not in wanted]
         with self._reading():
-            read = dict(
-                zip(
-                    [fragment.id for fragment in unknown],
-                    read_fragments(self.snapshot.tables, self.pin, unknown, columns),
-                    strict=True,
-                )
-            )
-        return [read.get(fragment.id, rows) for fragment, rows in zip(fragments, written, strict=True)]
+            found = read_fragments(self.snapshot.tables, self.pin, unknown, wanted)
+        read = {fragment.id: rows for fragment, rows in zip(unknown, found, strict=True)}
+        if len(wanted) > len(columns):
+            for fragment, rows in zip(unknown, found, strict=True):
+                keep_written_rows(self.cache, self.pin.path, fragment, rows)
+        return [read.get(fragment.id, rows) for fragment, rows in zip(fragments, known, strict=True)]
 
     def _has_columns(self, rows: pa.Table, columns: Sequence[str]) -> bool:
         """Return whether rows have columns as storage returns them, which writes of Blobs do not."""
         return all(
             name in rows.column_names
             and rows.schema.field(name).type == self._type(name)
-            and not pa.types.is_struct(self._type(name))
+            and self._is_plain(name)
             for name in columns
         )
+
+    def _is_plain(self, physical: str) -> bool:
+        """Return whether a column is not of Blobs."""
+        return not pa.types.is_struct(self._type(physical))
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -23,13 +23,19 @@ class Sized(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Overhead:
+    """The estimated memory of the objects around the parts of a value."""
+
+    nbytes: int
+
+
+_OVERHEAD = _Overhead(512)
 T = TypeVar("T", bound=Sized)
 # A single value may take at most 1 / _MAX_SHARE of the budget.
 _MAX_SHARE = 2
 # The latest versions of a family that stay cached. A process that writes adds a version with every commit.
 _MAX_VERSIONS = 8
-# Estimated bytes of the objects around a value.
-_OVERHEAD = 512
 # The use counters are reset when they hold more keys than this.
 _MAX_COUNTED_KEYS = 4_096
 
@@ -146,7 +152,8 @@ class CachePool:
         """Return the number of values of the selected families, and their bytes."""
         with self._lock:
             values = [value for (family, _), value in self._entries.items() if selects(family)]
-            return len(values), sum(dict(part for value in values for part in _parts(value)).values())
+            parts = dict(part for value in values for part in _parts(value))
+            return len(values), sum(self._size(identity, part) for identity, part in parts.items())
 
     def drop(self, selects: Callable[[Hashable], bool], counters: _Counters, *, close: bool) -> None:
         """Remove the selected families. With `close`, values that are still being built are not cached."""
@@ -173,17 +180,18 @@ class CachePool:
                     del self._builds[key]
 
     def _store(self, key: tuple[Hashable, Hashable], value: Sized, counters: _Counters) -> None:
-        if value.nbytes > self.budget // _MAX_SHARE:
-            return
         with self._lock:
             if counters.closed:
+                return
+            parts = [(identity, self._size(identity, part)) for identity, part in _parts(value)]
+            if sum(nbytes for _, nbytes in parts) > self.budget // _MAX_SHARE:
                 return
             self._remove(key)
             family, version = key
             self._entries[key] = value
             versions = self._versions.setdefault(family, [])
             versions.append(version)
-            for identity, nbytes in _parts(value):
+            for identity, nbytes in parts:
                 holders, _ = self._parts.get(identity, (0, 0))
                 self._nbytes += 0 if holders else nbytes
                 self._parts[identity] = (holders + 1, nbytes)
@@ -191,6 +199,11 @@ class CachePool:
                 self._remove((family, versions[0]))
             while self._nbytes > self.budget and self._entries:
                 self._remove(next(iter(self._entries)))
+
+    def _size(self, identity: int, part: Sized) -> int:
+        """Return the bytes of an object. Asking Arrow takes long, so known sizes are kept."""
+        known = self._parts.get(identity)
+        return part.nbytes if known is None else known[1]
 
     def _remove(self, key: tuple[Hashable, Hashable]) -> None:
         value = self._entries.pop(key, None)
@@ -209,15 +222,14 @@ class CachePool:
                 self._nbytes -= nbytes
 
 
-def _parts(value: Sized) -> Iterator[tuple[int, int]]:
-    """Yield the identities of the objects that hold the memory of a value, each once, and their bytes."""
+def _parts(value: Sized) -> Iterator[tuple[int, Sized]]:
+    """Yield the objects that hold the memory of a value, each once, with their identities."""
     shared = getattr(value, "parts", None)
     if shared is None:
-        yield id(value), value.nbytes
+        yield id(value), value
         return
     yield id(value), _OVERHEAD
-    for identity, part in {id(part): part for part in shared}.items():
-        yield identity, part.nbytes
+    yield from {id(part): part for part in shared}.items()
 
 
 class Cache:

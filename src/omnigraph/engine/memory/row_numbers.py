@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ _FEW_LOST = 4_096
 # Versions that new ones may continue, so that branches read in turn do not displace each other.
 _MAX_HEADS = 4
 _BYTES_PER_FRAGMENT = 400
+# One read compares the same versions for endpoints and adjacencies.
+_MAX_COMPARED = 16
 
 _LINEAGES = itertools.count()
 _SERIALS = itertools.count()
@@ -152,6 +154,7 @@ class RowNumbers:
         return older.lineage == self.lineage and older.serial <= self.serial
 
 
+@lru_cache(maxsize=_MAX_COMPARED)
 def changed_rows(old: RowNumbers, new: RowNumbers) -> tuple[Positions, Positions]:
     """Return the positions of the rows that an older version of the lineage has alone, and of those it lacks.
 
@@ -163,6 +166,8 @@ def changed_rows(old: RowNumbers, new: RowNumbers) -> tuple[Positions, Positions
     gained: list[Positions] = []
     for item in old.items:
         now = new.by_file.get(item.fragment.files)
+        if now is item:
+            continue
         if now is None or now.start != item.start:
             lost.append(item.rows())
         elif now.num_deleted != item.num_deleted:

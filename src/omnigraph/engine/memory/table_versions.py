@@ -14,8 +14,9 @@ from omnigraph.store.tables.row_addresses import Offsets
 from omnigraph.store.tables.table_fragments import TableFragment, list_fragments
 from omnigraph.store.tables.tables import Tables
 
-# Rows of larger writes are read back from storage when they are needed.
-_MAX_WRITTEN_ROWS = 4_096
+# Larger fragments are read from storage, column by column, when they are needed.
+_MAX_KEPT_ROWS = 4_096
+_MAX_KEPT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,16 @@ def row_numbers(cache: Cache, tables: Tables, pin: TablePin) -> RowNumbers:
     return found[0]
 
 
+def is_small(fragment: TableFragment) -> bool:
+    """Return whether the rows of a fragment are kept in memory when they are written or read."""
+    return (
+        fragment.deletions is None and fragment.rows <= _MAX_KEPT_ROWS and fragment.nbytes <= _MAX_KEPT_BYTES
+    )
+
+
 def keep_written_rows(cache: Cache, path: str, fragment: TableFragment, rows: pa.Table) -> None:
-    """Keep the rows of a fragment that this process wrote, so that reads of the new version need no storage."""
-    if rows.num_rows == fragment.rows <= _MAX_WRITTEN_ROWS and fragment.deletions is None:
+    """Keep the rows of a small fragment, so that further reads of its columns need no storage."""
+    if rows.num_rows == fragment.rows and is_small(fragment):
         cache.put(("written", path), fragment.files, rows.combine_chunks())
 
 
