@@ -11,7 +11,10 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import StorageError
 from omnigraph.graph.repository import Repository
+from omnigraph.graph.transaction import Transaction
+from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
+from omnigraph.store.tables import tables
 from tests.support.groups import GroupWrite, receipts, write_group
 from tests.support.repositories import PERSON, chain, make_graph, people, put, staging
 from tests.support.s3 import Bucket
@@ -95,6 +98,33 @@ def test_group_on_an_object_store_reads_updates_and_deletes_rows_of_earlier_writ
     assert people(graph) == people(handle_on(graph)) == expected
     put(graph, {"d": "d"})
     assert people(graph) == {**expected, "d": "d"}
+
+
+def test_group_on_an_object_store_compacts_fragments_and_keeps_indexes(
+    graph: Repository, s3: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "COMPACT_AT", 4)
+
+    def index(transaction: Transaction) -> Prepared[None]:
+        stored = transaction.base.tables
+        transaction.write(PERSON, stored.stage_index(transaction.pin(PERSON), "id", "BTREE"))
+        return Prepared("maintenance", None)
+
+    graph.write("main", WriteRequest("optimize", alone=True), index)
+    names = [f"p{number}" for number in range(9)]
+    done = receipts(write_group(graph, inserts(*names), behind_another=True))
+    found = handle_on(graph)
+    pin = found.snapshot().pin(PERSON)
+    opened = found.tables.open(pin.path, pin.version)
+    assert len(opened.get_fragments()) < 5
+    assert opened.has_index
+    for number, receipt in enumerate(done, start=1):
+        snapshot = found.snapshot(at=receipt.commit.id)
+        assert snapshot.pin(PERSON).rows == 2 + number == snapshot.scan(PERSON).num_rows
+        assert snapshot.scan(PERSON, where=f"id = 'p{number - 1}'").num_rows == 1
+        assert snapshot.scan(PERSON, where=f"id = 'p{number}'").num_rows == 0
+    with og.open(graph.location.uri, storage_options=s3.options) as checked:
+        assert checked.verify(all_commits=True).ok
 
 
 def test_group_whose_upload_fails_publishes_nothing(graph: Repository, s3: Bucket) -> None:

@@ -52,7 +52,10 @@ class VersionUploads:
     def find(self, path: str, version: int) -> lance.LanceDataset | None:
         """Return the local copy of a version, which has its metadata and no rows; None if there is none."""
         with self._lock:
-            return self._datasets.get((path, version))
+            found = self._datasets.get((path, version))
+            if found is not None:
+                self._datasets.move_to_end((path, version))
+            return found
 
     def wait(self, path: str, version: int) -> bool:
         """Wait until a version is uploaded. Raises the error of its upload.
@@ -77,7 +80,10 @@ class VersionUploads:
         content = self._objects.get(f"{path}/{name}").data
         target = self._folder(path) / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+        # Writers of two branches may build on the same version.
+        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as temporary:
+            temporary.write(content)
+        Path(temporary.name).rename(target)
         dataset = lance.dataset(str(self._folder(path)), version=version)
         self._keep(path, dataset)
         return dataset
