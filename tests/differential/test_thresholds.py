@@ -6,6 +6,7 @@ Small graphs would otherwise never come to what runs on large ones.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -69,10 +70,18 @@ def rows_differ(case: Case, handles: dict[str, og.LocalGraph]) -> str | None:
     return explain_difference(query, expected_result(case, query), rows)
 
 
+def every_second(first: int) -> list[Any]:
+    """All cases, of which half are long. Each case runs in one setting; `make faults` runs it in both."""
+    return [
+        case if number % 2 == first else pytest.param(case, marks=pytest.mark.long)
+        for number, case in enumerate(CASES)
+    ]
+
+
 class TestLarge:
     """One class a setting: it ends with the class."""
 
-    @pytest.mark.parametrize("case", CASES, ids=str)
+    @pytest.mark.parametrize("case", every_second(0), ids=str)
     def test_what_runs_on_large_graphs_gives_the_same_rows(
         self, case: Case, large: dict[str, og.LocalGraph]
     ) -> None:
@@ -82,7 +91,7 @@ class TestLarge:
 class TestCold:
     """Nothing is kept."""
 
-    @pytest.mark.parametrize("case", CASES, ids=str)
+    @pytest.mark.parametrize("case", every_second(1), ids=str)
     def test_what_is_looked_up_in_storage_gives_the_same_rows(
         self, case: Case, cold: dict[str, og.LocalGraph]
     ) -> None:
