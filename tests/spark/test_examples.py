@@ -1,11 +1,12 @@
-"""The script and the notebook that show the pipeline run as they are, each in a process of its own."""
+"""The script and the notebook that show the pipeline run as they are."""
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nbformat
 import pytest
@@ -14,11 +15,33 @@ from nbclient import NotebookClient
 from tests.support.waiting import HANG
 from tests.support.workers import ROOT
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 pytestmark = pytest.mark.spark
 FOLDER = ROOT / "examples" / "spark"
 
 
-def test_the_script_loads_queries_writes_and_streams(tmp_path: Path) -> None:
+def test_the_script_loads_queries_writes_and_streams(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    partitions = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    # The session belongs to all tests.
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    monkeypatch.setattr(sys, "argv", ["pipeline.py", str(tmp_path)])
+    try:
+        runpy.run_path(str(FOLDER / "pipeline.py"), run_name="__main__")
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
+    check_output(capsys.readouterr().out)
+
+
+# The test above leaves out the start of the process and of Spark.
+@pytest.mark.long
+def test_the_script_runs_as_a_process(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, FOLDER / "pipeline.py", tmp_path],
         capture_output=True,
@@ -27,7 +50,11 @@ def test_the_script_loads_queries_writes_and_streams(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    loaded, same, moved, commits = done.stdout.splitlines()
+    check_output(done.stdout)
+
+
+def check_output(text: str) -> None:
+    loaded, same, moved, commits = text.splitlines()
     assert loaded.startswith("loaded 12060 records")
     assert same.startswith("equal results: [{'site': 'site 0', 'readings': 100, 'highest': 99.0}")
     assert moved == "moved: ['s00', 's01']"
