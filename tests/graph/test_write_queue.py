@@ -122,7 +122,8 @@ def test_write_that_waits_for_the_timeout_proceeds_by_itself() -> None:
 
 
 def test_write_that_was_prepared_is_withdrawn_after_the_timeout_and_not_published() -> None:
-    queue = WriteQueue[str](timeout=0.2)
+    # Longer than this thread takes to prepare the write, also on a busy machine.
+    queue = WriteQueue[str](timeout=2)
     with queue.enter("main", "a") as turn, ThreadPoolExecutor(1) as pool:
         assert turn is not None
         with entering(queue, pool, "b") as became:
