@@ -101,7 +101,7 @@ def write(graph: og.LocalGraph, chance: random.Random) -> None:
             graph.mutate(JOIN, {"a": name})
         case 5:
             graph.mutate(AGE, {"n": name, "a": number})
-        case 6:
+        case 6 if "a" in existing:
             graph.load({"Knows": [{"from": "a", "to": "a", "since": number}]}, mode="append")
         case 7:
             graph.mutate(LEAVE, {"n": name})

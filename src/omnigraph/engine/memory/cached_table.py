@@ -32,6 +32,7 @@ from omnigraph.engine.memory.table_versions import (
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.lance.lance_filters import quote_string, string_in
 from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.row_addresses import make_addresses
 from omnigraph.store.tables.table_fragments import TableFragment, find_rows, physical_ids, read_fragments
 from omnigraph.store.tables.table_indexes import list_indexes
 from omnigraph.store.tables.version_diff import take_addresses
@@ -48,6 +49,8 @@ _FEW_IDS = 4
 _MANY_IDS = 20_000
 # The new fragments of a version, at most, whose columns are read together.
 _FEW_FRAGMENTS = 8
+# Up to this many rows of new fragments are taken by address.
+_MAX_TAKEN_ROWS = 64
 # Copying a column costs as much as looking up one in this many of its values.
 _FEW_READS = 64
 # Looking up one id costs as much as hashing this many ids.
@@ -300,12 +303,24 @@ class CachedTable:
             wanted = [item.physical for item in self.layout.columns if self._is_plain(item.physical)]
             wanted += [name for name in columns if name not in wanted]
         with self._reading():
-            found = read_fragments(self.snapshot.tables, self.pin, unknown, wanted)
+            found = self._read_whole(unknown, wanted)
         read = {fragment.id: rows for fragment, rows in zip(unknown, found, strict=True)}
         if len(wanted) > len(columns):
             for fragment, rows in zip(unknown, found, strict=True):
                 keep_written_rows(self.cache, self.pin.path, fragment, rows)
         return [read.get(fragment.id, rows) for fragment, rows in zip(fragments, known, strict=True)]
+
+    def _read_whole(self, fragments: Sequence[TableFragment], columns: Sequence[str]) -> list[pa.Table]:
+        """Return the live rows of fragments from storage. Few rows are taken, which starts no scan."""
+        rows = sum(fragment.rows for fragment in fragments)
+        if rows > _MAX_TAKEN_ROWS or any(fragment.deletions is not None for fragment in fragments):
+            return read_fragments(self.snapshot.tables, self.pin, fragments, columns)
+        addresses = np.concatenate(
+            [make_addresses(item.id, np.arange(item.rows, dtype=np.uint32)) for item in fragments]
+        )
+        taken = take_addresses(self.snapshot.tables, self.pin, addresses, columns)
+        starts = np.cumsum([0, *(item.rows for item in fragments)]).tolist()
+        return [taken.slice(start, item.rows) for start, item in zip(starts, fragments, strict=False)]
 
     def _has_columns(self, rows: pa.Table, columns: Sequence[str]) -> bool:
         """Return whether rows have columns as storage returns them, which writes of Blobs do not."""
