@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from bench import single_commit
 from bench.data import Size, make_tables
 from bench.draw import Draw
 from bench.lance_peer import RawLance
@@ -126,3 +127,11 @@ def test_the_peers_alone_can_be_measured_and_written_as_json(
     measured = {line["shape"] for line in lines if line["peer_ms"] is not None}
     assert measured == {"point lookup by key", "insert one person by key"}
     assert "point lookup by key" in capsys.readouterr().out
+
+
+def test_single_commit_benchmark_measures_every_write_and_phase(tmp_path: Path) -> None:
+    times = single_commit.measure(single_commit.steps(tmp_path), 1)
+    assert {len(found) for found in times.values()} == {1}
+    assert len(times) == 9
+    phases = single_commit.profile(tmp_path, 1)
+    assert all(phases["insert"].values())

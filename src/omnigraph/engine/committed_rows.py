@@ -89,6 +89,24 @@ class CommittedRows:
                 self._found[lookup] = rows
         return rows.select(selected)
 
+    def find_at_ends(self, key: str, ends: Sequence[str], ids: pa.Array) -> list[pa.Table]:
+        """Return the edges that have one of the nodes at each of the ends, with one scan for few nodes."""
+        table = self._table(key)
+        filters = (
+            [_values_filter(table, end, ids) for end in ends]
+            if 0 < len(ids) <= _MAX_REMEMBERED_VALUES
+            else []
+        )
+        if len(filters) < 2 or None in filters or not self._snapshot.pin(key).rows:
+            return [self.find(key, end, ids, None) for end in ends]
+        where = " OR ".join(f"({item})" for item in filters)
+        rows = self._scan(table, where, [item.name for item in table.columns])
+        found = [rows.filter(pc.is_in(rows[end], ids)) for end in ends]
+        if rows.num_rows <= _MAX_REMEMBERED_ROWS:
+            values = tuple(ids.to_pylist())
+            self._found.update({(key, end, values): part for end, part in zip(ends, found, strict=True)})
+        return found
+
     def _find(self, table: Table, column: str, values: pa.Array, selected: list[str]) -> pa.Table:
         scanned = list(dict.fromkeys([*selected, column]))
         if len(values) > _MAX_FILTER_VALUES or _has_nan(values):

@@ -66,8 +66,8 @@ class Overlay:
         """Return the edges of a type that have one of these nodes at one of the ends."""
         pending = self._of(edge)
         parts = []
-        for end in ends:
-            parts.append(without_ids(self.committed.find(edge, end, ids, None), pending.shadowed))
+        for end, committed in zip(ends, self.committed.find_at_ends(edge, ends, ids), strict=True):
+            parts.append(without_ids(committed, pending.shadowed))
             parts.append(pending.rows.filter(pc.is_in(pending.rows[end], ids)))
         return last_of_each_id(pa.concat_tables(parts))
 

@@ -146,7 +146,8 @@ class LanceRoot:
         """
         if self.local is None:
             return
-        files = [self.local / path / name for name in names]
+        folder = self.local / path
+        files = [folder / name for name in names]
         check_complete(files)
         self._sync(files)
 
@@ -163,7 +164,8 @@ class LanceRoot:
         """
         digests = [] if self.files is None else read_back(self.files, path, sizes, transaction)
         if self.local is not None and self.durable:
-            files = [self.local / path / name for name in sizes]
+            folder = self.local / path
+            files = [folder / name for name in sizes]
             batch = SyncBatch.current()
             if batch is None:
                 self._sync(files)
