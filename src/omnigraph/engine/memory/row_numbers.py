@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,8 @@ _FEW_LOST = 4_096
 # Versions that new ones may continue, so that branches read in turn do not displace each other.
 _MAX_HEADS = 4
 _BYTES_PER_FRAGMENT = 400
-# One read compares the same versions for endpoints and adjacencies.
-_MAX_COMPARED = 16
+# A difference of at most this many rows is kept: one read compares two versions for endpoints and adjacencies.
+_MAX_KEPT_CHANGES = 4_096
 
 _LINEAGES = itertools.count()
 _SERIALS = itertools.count()
@@ -154,7 +154,6 @@ class RowNumbers:
         return older.lineage == self.lineage and older.serial <= self.serial
 
 
-@lru_cache(maxsize=_MAX_COMPARED)
 def changed_rows(old: RowNumbers, new: RowNumbers) -> tuple[Positions, Positions]:
     """Return the positions of the rows that an older version of the lineage has alone, and of those it lacks.
 
@@ -162,6 +161,9 @@ def changed_rows(old: RowNumbers, new: RowNumbers) -> tuple[Positions, Positions
     """
     if old.serial == new.serial:
         return _NONE, _NONE
+    known: tuple[int, tuple[Positions, Positions]] | None = new.__dict__.get("_changes")
+    if known is not None and known[0] == old.serial:
+        return known[1]
     lost: list[Positions] = []
     gained: list[Positions] = []
     for item in old.items:
@@ -176,7 +178,10 @@ def changed_rows(old: RowNumbers, new: RowNumbers) -> tuple[Positions, Positions
         before = old.by_file.get(item.fragment.files)
         if before is None or before.start != item.start:
             gained.append(item.rows())
-    return np.concatenate([_NONE, *lost]), np.concatenate([_NONE, *gained])
+    changes = np.concatenate([_NONE, *lost]), np.concatenate([_NONE, *gained])
+    if len(changes[0]) + len(changes[1]) <= _MAX_KEPT_CHANGES:
+        new.__dict__["_changes"] = (old.serial, changes)
+    return changes
 
 
 @dataclass(frozen=True, eq=False)
