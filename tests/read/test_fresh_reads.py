@@ -159,7 +159,7 @@ def test_reads_after_merge_and_schema_change_equal_those_of_a_new_handle() -> No
         assert [row["p.mood"] for row in graph.query(mood).rows()] == [None] * 8
 
 
-def test_write_of_another_process_is_read_from_its_own_fragments(tmp_path: Path) -> None:
+def test_reads_after_each_write_of_another_handle_equal_those_of_a_new_handle(tmp_path: Path) -> None:
     with new_graph(str(tmp_path / "g")) as graph, og.open(graph.uri) as other:
         answers(graph)
         for name in NAMES:
