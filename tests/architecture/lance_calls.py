@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from tests.architecture.modules import Module
 
-# `__manifest` lives on its HEAD lineage; the module that owns it may use what commits by itself.
-MANIFEST = "store/manifest/manifest.py"
+# `__manifest` lives on its HEAD lineage; the modules that own it may use what commits by itself.
+MANIFEST = frozenset({"store/manifest/manifest.py", "store/manifest/manifest_init.py"})
 
 # Names that mean nothing else in this code base, so any call of them counts.
 SELF_COMMITTING = frozenset(
@@ -47,7 +47,7 @@ DATASET_MAKERS = frozenset({"LanceDataset", "checkout_version", "dataset", "writ
 
 def forbidden_lance_calls(module: Module) -> Iterator[str]:
     """A sentence for every call in the module that must not be there."""
-    if module.path == MANIFEST:
+    if module.path in MANIFEST:
         return
     in_store = module.package == "store"
     datasets = _names_of_datasets(module)

@@ -151,7 +151,7 @@ def test_a_branch_costs_six_requests_and_touches_no_table(history: Path, s3: Buc
     graph.snapshot()
     with s3.seam.recording() as log:
         graph.create_branch("review/x")
-    assert _shape(log) == {"LIST": 2, "PUT": 4}, str(log)
+    assert _shape(log) == {"LIST": 2, "GET": 1, "PUT": 3}, str(log)
     assert not [item for item in log.requests if "nodes/" in item.key or "edges/" in item.key]
     graph.close()
 

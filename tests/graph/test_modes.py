@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph.errors import Conflict, NotFound, PermissionDenied
 from omnigraph.graph.repository import Mode, Repository
-from omnigraph.store.manifest.manifest import begin_init
+from omnigraph.store.manifest.manifest_init import begin_init
 from tests.support.places import lance_root, together
 from tests.support.repositories import (
     PERSON,

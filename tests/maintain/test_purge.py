@@ -13,10 +13,11 @@ from omnigraph.graph.publish import now_micros
 from omnigraph.graph.recovery.intents import Intent, OwnedIntent, this_process
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.purge import purge
+from omnigraph.store.manifest.branch_swaps import create_branch_if_absent
 from omnigraph.store.manifest.manifest import SwapLost
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
-from omnigraph.store.manifest.records import BranchEntry, HeadRecord
+from omnigraph.store.manifest.records import BranchEntry
 from tests.support.places import fresh_memory
 from tests.support.schema_changes import CASES, count, lines, make, stored
 
@@ -71,19 +72,17 @@ def test_a_branch_that_is_made_at_a_version_while_it_goes_gets_it_back(
     first, before = graph.commits()[0], lines(graph)
     CASES["drop_type"].apply(graph)
     path = path_of(repository, "node:Firm", first.id)
-    advance = Repository.advance_registry
+    fence = Repository.fence_branches
 
     def made_first(self: Repository) -> None:
         # A branch is created by a process that read the graph before the versions were removed.
         view = self.manifest.refresh()
-        registry, incarnation = self.manifest.registry(view), new_id()
-        grown = registry.with_branch("back", BranchEntry(incarnation, now_micros(), None))
-        head = HeadRecord("back", incarnation, self.commit(first.id))
-        self.manifest.replace_registry_if_equals(view, registry, ManifestChange(registry=grown, heads=[head]))
-        advance(self)
+        entry = BranchEntry(new_id(), now_micros(), None, first.id)
+        create_branch_if_absent(self.manifest, view, "back", entry)
+        fence(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Repository, "advance_registry", made_first)
+        patch.setattr(Repository, "fence_branches", made_first)
         assert purge(repository, [path]).files == 0
     with og.open(graph.uri, "r") as other:
         assert lines(other, branch="back") == before
@@ -102,6 +101,8 @@ def test_a_branch_that_was_about_to_be_made_has_to_look_again(
         late.manifest.replace_registry_if_equals(
             view, registry, ManifestChange(registry=registry.with_next_epoch())
         )
+    with pytest.raises(SwapLost):
+        create_branch_if_absent(late.manifest, view, "back", BranchEntry(new_id(), 1, None, first.id))
     with pytest.raises(NotFound, match="reclaimed"):
         late.create_branch("back", at=first.id)
 

@@ -227,9 +227,6 @@ def test_repair_unreadable_registry_is_rebuilt_from_the_heads(graph: Path, how: 
     rebuilt = repository.manifest.registry(repository.manifest.view)
     repository.close()
     assert (rebuilt.graph_id, rebuilt.format) == (registry.graph_id, registry.format)
-    assert {name: entry.incarnation for name, entry in rebuilt.branches.items()} == {
-        name: entry.incarnation for name, entry in registry.branches.items()
-    }
     assert rebuilt.next_id >= registry.next_id
     assert verify_path(graph).ok
 

@@ -12,13 +12,20 @@ import pytest
 
 from omnigraph.errors import StorageError
 from omnigraph.store.lance.lance_files import get_fragment
+from omnigraph.store.manifest import branch_buckets, branch_entries, branch_swaps, row_files
 from omnigraph.store.manifest import manifest as manifest_module
-from omnigraph.store.manifest import row_files
-from omnigraph.store.manifest.manifest import LOG_COMPACT_AT, Manifest, NotAGraph, SwapLost, begin_init
+from omnigraph.store.manifest.branch_swaps import (
+    create_branch_if_absent,
+    delete_branch_if_equals,
+    fold_heads,
+    needs_fold,
+)
+from omnigraph.store.manifest.manifest import LOG_COMPACT_AT, Manifest, NotAGraph, SwapLost
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.manifest_init import begin_init
 from omnigraph.store.manifest.manifest_view import ManifestView
-from omnigraph.store.manifest.records import BranchEntry, CommitRecord, HeadRecord, RecoveryRecord, TablePin
+from omnigraph.store.manifest.records import BranchEntry, CommitRecord, RecoveryRecord, TablePin
 from tests.support.manifests import SCHEMA, child, first_change, head_of, make_manifest, move, reopen
 from tests.support.places import fresh_memory, lance_root, together
 
@@ -48,7 +55,7 @@ def test_the_registry_and_every_head_stand_alone_in_their_fragments(uri: str) ->
     view = reopen(manifest).view
     assert stored_rows(view, "registry") == [["registry"]]
     assert sorted(stored_rows(view, "head")) == [["head:a"], ["head:b"], ["head:main"]]
-    assert kinds(view) == {"registry": 1, "head": 3, "commit": 5, "schema": 1}
+    assert kinds(view) == {"registry": 1, "branches": 1, "head": 3, "commit": 5, "schema": 1}
 
 
 def test_a_commit_adds_one_log_fragment_and_replaces_one_head(uri: str) -> None:
@@ -92,7 +99,7 @@ def test_the_registry_that_is_not_the_expected_one_is_not_replaced(uri: str) -> 
         manifest.replace_registry_if_equals(
             manifest.view, stale, ManifestChange(registry=stale.with_format(9))
         )
-    assert manifest.registry(manifest.refresh()).format == 1
+    assert manifest.registry(manifest.refresh()).format == 3
 
 
 def test_a_manifest_with_two_registries_is_refused_loudly(uri: str) -> None:
@@ -154,60 +161,116 @@ def test_publishers_to_many_branches_at_once_all_win(uri: str) -> None:
     assert [head_of(first, view, name).commit for name in names] == outcomes
 
 
-def test_two_creators_of_one_branch_conflict_on_the_registry(uri: str) -> None:
+def create(manifest: Manifest, name: str) -> BranchEntry:
+    view = manifest.view
+    entry = BranchEntry(new_id(), 5, commit=head_of(manifest, view).commit.id)
+    create_branch_if_absent(manifest, view, name, entry)
+    return entry
+
+
+def test_two_creators_of_one_branch_conflict(uri: str) -> None:
     one = make_manifest(uri)
     two = reopen(one)
-
-    def create(manifest: Manifest) -> None:
-        view = manifest.view
-        registry, head = manifest.registry(view), head_of(manifest, view)
-        entry = BranchEntry(new_id(), 5)
-        change = ManifestChange(
-            registry.with_branch("x", entry), [HeadRecord("x", entry.incarnation, head.commit)]
-        )
-        manifest.replace_registry_if_equals(view, registry, change)
-
-    create(one)
+    create(one, "x")
     with pytest.raises(SwapLost):
-        create(two)
-    assert kinds(two.refresh())["head"] == 2
+        create(two, "x")
+    with pytest.raises(SwapLost):
+        create(one, "x")
+    assert list(two.branches(two.refresh())) == ["main", "x"]
 
 
 def test_creating_a_branch_commutes_with_a_publish(uri: str) -> None:
     one = make_manifest(uri)
     two = reopen(one)
-    registry = two.registry(two.view)
+    first = head_of(two, two.view).commit
     move(one, one.view)
-    two.replace_registry_if_equals(two.view, registry, ManifestChange(registry=registry.with_next_epoch()))
-    assert head_of(two, two.refresh()).commit.sequence == 2
+    create(two, "x")
+    view = two.refresh()
+    assert head_of(two, view).commit.sequence == 2
+    assert head_of(two, view, "x").commit == first
+
+
+def test_first_write_of_a_branch_gives_it_a_head_file(uri: str) -> None:
+    manifest = make_manifest(uri)
+    create(manifest, "x")
+    create(manifest, "y")
+    assert kinds(manifest.view)["head"] == 1
+    other = reopen(manifest)
+    record = move(manifest, manifest.view, "x")
+    assert kinds(manifest.view)["head"] == 2
+    assert head_of(other, other.refresh(), "x").commit == record
+    assert head_of(other, other.view, "y").commit.sequence == 1
+
+
+def test_first_writes_of_two_branches_of_one_bucket_conflict(uri: str) -> None:
+    one = make_manifest(uri)
+    create(one, "x")
+    create(one, "y")
+    two = reopen(one)
+    move(one, one.view, "x")
+    with pytest.raises(SwapLost):
+        move(two, two.view, "y")
+    move(two, two.refresh(), "y")
+    assert {name: head_of(two, two.view, name).commit.sequence for name in ("x", "y")} == {"x": 2, "y": 2}
+
+
+def test_fold_of_heads_at_rest_keeps_every_head(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(branch_swaps, "MAX_HEAD_FILES", 4)
+    monkeypatch.setattr(branch_swaps, "KEPT_HEAD_FILES", 2)
+    manifest = make_manifest(uri, ["main", *(f"b{number}" for number in range(6))])
+    records = {f"b{number}": move(manifest, manifest.view, f"b{number}") for number in range(6)}
+    assert needs_fold(manifest.view)
+    stale = reopen(manifest)
+    assert fold_heads(manifest, manifest.view) == 4
+    assert not needs_fold(manifest.view)
+    cold = reopen(manifest)
+    assert {name: head_of(cold, cold.view, name).commit for name in records} == records
+    with pytest.raises(SwapLost):
+        move(stale, stale.view, "b0")
+    assert move(stale, stale.refresh(), "b0").parent == records["b0"].id
+    assert fold_heads(manifest, manifest.view) == 0
+
+
+def test_many_branches_are_created_found_and_deleted(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(branch_buckets, "MAX_ENTRIES", 4)
+    monkeypatch.setattr(branch_entries, "MAX_ENTRIES", 4)
+    monkeypatch.setattr(branch_entries, "MIN_ENTRIES", 2)
+    manifest = make_manifest(uri)
+    names = [f"agent-{number}" for number in range(20)]
+    entries = {name: create(manifest, name) for name in names}
+    assert kinds(manifest.view)["branches"] > 5
+    cold = reopen(manifest)
+    assert list(cold.branches(cold.view)) == sorted(["main", *names])
+    assert [cold.branch(cold.view, name) for name in names] == list(entries.values())
+    after = [name for name, _ in cold.branches_after(cold.view, "agent-15")]
+    assert after == [name for name in sorted(["main", *names]) if name > "agent-15"]
+    for name in names:
+        delete_branch_if_equals(manifest, manifest.view, name, entries[name])
+    assert list(manifest.branches(manifest.view)) == ["main"]
+    assert kinds(manifest.view)["branches"] <= 2
 
 
 def test_deleting_a_branch_conflicts_with_a_publish_to_it(uri: str) -> None:
     one = make_manifest(uri, ["main", "x"])
     two = reopen(one)
-    registry = two.registry(two.view)
-    incarnation = registry.branches["x"].incarnation
+    entry = two.branch(two.view, "x")
+    assert entry is not None
     move(one, one.view, "x")
     with pytest.raises(SwapLost):
-        two.replace_registry_if_equals(
-            two.view, registry, ManifestChange(registry.without_branch("x")), remove_head=incarnation
-        )
-    view = two.refresh()
-    two.replace_registry_if_equals(
-        view, registry, ManifestChange(registry.without_branch("x")), remove_head=incarnation
-    )
-    assert two.head(two.view, incarnation) is None
+        delete_branch_if_equals(two, two.view, "x", entry)
+    delete_branch_if_equals(two, two.refresh(), "x", entry)
+    assert two.head(two.view, "x") is None
     with pytest.raises(SwapLost):
         move(one, one.view, "x")
 
 
-def test_a_branch_head_that_is_gone_cannot_be_removed_again(uri: str) -> None:
-    manifest = make_manifest(uri)
-    registry = manifest.registry(manifest.view)
+def test_a_branch_that_is_gone_cannot_be_deleted_again(uri: str) -> None:
+    manifest = make_manifest(uri, ["main", "x"])
+    entry = manifest.branch(manifest.view, "x")
+    assert entry is not None
+    delete_branch_if_equals(manifest, manifest.view, "x", entry)
     with pytest.raises(SwapLost):
-        manifest.replace_registry_if_equals(
-            manifest.view, registry, ManifestChange(registry.with_next_epoch()), remove_head=new_id()
-        )
+        delete_branch_if_equals(manifest, manifest.view, "x", entry)
 
 
 # --- creation -------------------------------------------------------------------------------------------
@@ -234,7 +297,7 @@ def test_of_many_creators_one_wins(uri: str) -> None:
     assert sum(isinstance(outcome, SwapLost) for outcome in outcomes) == 5
     opened = Manifest.open(lance_root(uri))
     assert opened.registry(opened.view) == changes[won[0]].registry
-    assert kinds(opened.view) == {"registry": 1, "head": 1, "commit": 1, "schema": 1}
+    assert kinds(opened.view) == {"registry": 1, "branches": 1, "head": 1, "commit": 1, "schema": 1}
 
 
 @pytest.mark.parametrize("round_", range(4))
@@ -261,7 +324,7 @@ def test_a_half_made_root_cannot_be_opened_and_can_be_completed(uri: str) -> Non
     with pytest.raises(NotAGraph) as caught:
         Manifest.open(lance_root(uri))
     assert caught.value.is_incomplete
-    assert make_manifest(uri).registry(Manifest.open(lance_root(uri)).view).format == 1
+    assert make_manifest(uri).registry(Manifest.open(lance_root(uri)).view).format == 3
 
 
 # --- refreshing and finding -----------------------------------------------------------------------------
@@ -272,12 +335,12 @@ def test_refresh_reads_only_what_is_new() -> None:
     for number in range(20):
         move(writer, writer.view, f"b{number}")
     reader = reopen(writer)
-    for name in reader.registry(reader.view).branches:
+    for name in reader.branches(reader.view):
         head_of(reader, reader.view, name)
     move(writer, writer.view, "b3")
     known = set(reader._rows._files)
     view = reader.refresh()
-    names = list(reader.registry(view).branches)
+    names = list(reader.branches(view))
     heads = [head_of(reader, view, name).commit for name in names]
     assert [name.split("-")[0] for name in set(reader._rows._files) - known] == ["head"]
     assert sum(head.sequence == 3 for head in heads) == 1
@@ -397,7 +460,7 @@ def test_folding_keeps_every_commit_and_the_heads(uri: str) -> None:
     heads = [head_of(manifest, manifest.view, branch) for branch in ("main", "other")]
     assert manifest.compact_log()
     cold = reopen(manifest)
-    assert kinds(cold.view) == {"registry": 1, "head": 2, "commit": 1, "schema": 1}
+    assert kinds(cold.view) == {"registry": 1, "branches": 1, "head": 2, "commit": 1, "schema": 1}
     assert [cold.find_commit(cold.view, record.id) for record in records] == records
     assert [head_of(cold, cold.view, branch) for branch in ("main", "other")] == heads
 

@@ -107,7 +107,7 @@ class Stored:
         manifest = Manifest.open(LanceRoot.from_uri(self.uri, self.options, "os"))
         view = manifest.refresh()
         registry = manifest.registry(view)
-        heads = {name: manifest.head(view, entry.incarnation) for name, entry in registry.branches.items()}
+        heads = {name: manifest.head(view, name) for name in manifest.branches(view)}
         commits = sorted(commit.id for commit in manifest.all_commits(view))
         found = [manifest.find_commit(view, id_) is not None for id_ in commits]
         return view.version, registry, heads, commits, found, dict(manifest.recorded_files(view))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from omnigraph.store.manifest.branch_entries import first_buckets
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
@@ -52,7 +53,11 @@ def first_change(branches: Iterable[str] = ("main",)) -> ManifestChange:
     incarnations = {name: first.incarnation if name == "main" else new_id() for name in names}
     entries = {name: BranchEntry(incarnations[name], first.created_at) for name in names}
     heads = [HeadRecord(name, incarnations[name], first) for name in names]
-    return ManifestChange(Registry(1, new_id(), first.created_at, entries), heads, [first], {SCHEMA: "{}"})
+    registry, buckets = (
+        Registry(3, new_id(), first.created_at, main=incarnations["main"]),
+        first_buckets(entries.items()),
+    )
+    return ManifestChange(registry, heads, [first], {SCHEMA: "{}"}, buckets=buckets)
 
 
 def make_manifest(uri: str, branches: Iterable[str] = ("main",)) -> Manifest:
@@ -68,7 +73,7 @@ def reopen(manifest: Manifest) -> Manifest:
 
 def head_of(manifest: Manifest, view: ManifestView, branch: str = "main") -> HeadRecord:
     """Where a branch stands in a view."""
-    found = manifest.head(view, manifest.registry(view).branches[branch].incarnation)
+    found = manifest.head(view, branch)
     assert found is not None
     return found
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Final
 
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.graph.argument_checks import require_text
 from omnigraph.lang.suggestions import suggestion
+from omnigraph.store.manifest.records import MAIN_BRANCH
 
-MAIN = "main"
+MAIN: Final = MAIN_BRANCH
 INTERNAL = frozenset({"__schema_apply_lock__"})
 MAX_NAME_BYTES = 1024
 # The exact form of a commit id: 128 bits in Crockford's base 32.

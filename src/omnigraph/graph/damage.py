@@ -14,6 +14,7 @@ from typing import Any
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.errors import NotFound, OmnigraphError, StorageError
+from omnigraph.graph.history import branch_heads
 from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest import Manifest, NotAGraph
@@ -138,11 +139,10 @@ def branch_that_needs(root: LanceRoot, pin: TablePin) -> str | None:
     except NotAGraph as error:
         raise vanished_error() from error
     view = manifest.view
-    for name, entry in manifest.registry(view).branches.items():
-        head = manifest.head(view, entry.incarnation)
-        pins = () if head is None else head.commit.tables.values()
+    for head in branch_heads(manifest, view):
+        pins = head.commit.tables.values()
         if any((item.path, item.version) == (pin.path, pin.version) for item in pins):
-            return name
+            return head.branch
     return None
 
 

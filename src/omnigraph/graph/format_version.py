@@ -8,6 +8,7 @@ Migrations can be repeated, and two processes may run them concurrently. A versi
 |---|---|
 | 1 | the first release |
 | 2 | rows of `__manifest` have checksums, and commits record the digests of their files |
+| 3 | the branches are in buckets instead of the registry, and a branch at rest has no head file |
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from omnigraph.errors import UnsupportedFormat
 
 if TYPE_CHECKING:
     from omnigraph.store.manifest.manifest import Manifest
+    from omnigraph.store.manifest.manifest_view import ManifestView
 
-CURRENT = 2
+CURRENT = 3
 # The first format with checksums of rows.
 CHECKSUMS = 2
+# The first format with buckets of branches.
+BUCKETS = 3
 OLDEST_SUPPORTED = 1
 
 # A migration from each supported older format to the next. It does not change the version in the registry.
@@ -33,8 +37,25 @@ def _accept(_manifest: Manifest) -> None:
     """Change nothing: this release reads what the older format wrote, and new rows have the new form."""
 
 
+def _move_branches_to_buckets(manifest: Manifest) -> None:
+    """Move the branches from the registry to buckets, and set the format in the same swap.
+
+    A release that does not know buckets cannot read the registry any more, so the format must change with it.
+    """
+
+    # The format is also printed by commands that open no graph.
+    from omnigraph.graph.swap_retries import retry_swap
+    from omnigraph.store.manifest.branch_swaps import move_branches_to_buckets
+
+    def move(view: ManifestView) -> None:
+        if manifest.registry(view).legacy_branches is not None:
+            move_branches_to_buckets(manifest, view, BUCKETS)
+
+    retry_swap(manifest, move)
+
+
 # Format 2: old rows have no checksum, and old files have no digest until `verify --record` adds it.
-MIGRATIONS: Mapping[int, Migration] = {1: _accept}
+MIGRATIONS: Mapping[int, Migration] = {1: _accept, 2: _move_branches_to_buckets}
 
 
 def check_format(version: int, *, current: int = CURRENT, oldest: int = OLDEST_SUPPORTED) -> None:

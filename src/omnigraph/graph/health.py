@@ -62,7 +62,7 @@ class HealthCheck:
     def _heads(self) -> Iterator[CommitState]:
         manifest = self._repository.manifest
         view = manifest.refresh()
-        for name in manifest.registry(view).branches:
+        for name in manifest.branches(view):
             yield self._repository.head_snapshot(view, name).state
 
     def _missing_file(self, version: _Version, pin: TablePin) -> TableDamage | None:

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from omnigraph.errors import NotFound, StorageError
+from omnigraph.errors import NotFound
 from omnigraph.lang.temporal import floor_datetime
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.manifest_view import ManifestView
@@ -33,13 +33,7 @@ def get_commit(manifest: Manifest, view: ManifestView, id_: str) -> CommitRecord
 
 def branch_heads(manifest: Manifest, view: ManifestView) -> list[HeadRecord]:
     """Return the heads of all branches; `StorageError` if the head of a branch is missing."""
-    heads = []
-    for name, entry in manifest.registry(view).branches.items():
-        head = manifest.head(view, entry.incarnation)
-        if head is None:
-            raise StorageError(f"__manifest has branch '{name}' but not its head")
-        heads.append(head)
-    return heads
+    return [manifest.head_of(view, name, entry) for name, entry in manifest.branches_after(view, None)]
 
 
 def first_parents(manifest: Manifest, view: ManifestView, start: CommitRecord) -> Iterator[CommitRecord]:

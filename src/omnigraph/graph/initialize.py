@@ -12,6 +12,7 @@ from omnigraph.graph.transaction import schema_row
 from omnigraph.store.file_digests import FileDigest, format_digests
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
+from omnigraph.store.manifest.branch_entries import first_buckets
 from omnigraph.store.manifest.manifest import Manifest, NotAGraph, SwapLost, SwapOutcomeUnknown
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
@@ -60,8 +61,14 @@ def create_manifest(root: LanceRoot, location: Location, catalog: Catalog, actor
         touched=tuple(sorted(pins)),
         files=format_digests(files),
     )
-    registry = Registry(CURRENT, new_id(), now, {MAIN: BranchEntry(incarnation, now, actor)})
-    first = ManifestChange(registry, [HeadRecord(MAIN, incarnation, commit)], [commit], {schema: payload})
+    registry = Registry(CURRENT, new_id(), now, main=incarnation)
+    first = ManifestChange(
+        registry,
+        [HeadRecord(MAIN, incarnation, commit)],
+        [commit],
+        {schema: payload},
+        buckets=first_buckets([(MAIN, BranchEntry(incarnation, now, actor))]),
+    )
     try:
         return Manifest.create(root, first)
     except (SwapLost, SwapOutcomeUnknown) as error:

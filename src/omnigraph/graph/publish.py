@@ -243,7 +243,7 @@ def sleep_with_backoff(attempt: int) -> None:
 
 def current_head(manifest: Manifest, view: ManifestView, branch: str, incarnation: str) -> HeadRecord:
     """Return the head of a branch; `NotFound` if that incarnation was deleted."""
-    head = manifest.head(view, incarnation)
+    head = manifest.head(view, branch, incarnation)
     if head is None:
         raise NotFound(f"branch '{branch}' not found", details={"branch": branch})
     return head

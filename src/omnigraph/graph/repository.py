@@ -44,6 +44,7 @@ from omnigraph.graph.history import (
     GetCommit,
     ancestors_by_distance,
     best_common_ancestors,
+    branch_heads,
     commit_at,
     first_parents,
     get_commit,
@@ -79,6 +80,13 @@ from omnigraph.graph.write_request import Prepare, WriteRequest, WriteResult
 from omnigraph.lang.temporal import last_micros_of
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
+from omnigraph.store.manifest.branch_swaps import (
+    create_branch_if_absent,
+    delete_branch_if_equals,
+    fold_heads,
+    needs_fold,
+    touch_bucket,
+)
 from omnigraph.store.manifest.manifest import Manifest, SwapOutcomeUnknown
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
@@ -88,7 +96,6 @@ from omnigraph.store.manifest.records import (
     CommitRecord,
     HeadRecord,
     RecoveryRecord,
-    Registry,
 )
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
@@ -229,10 +236,9 @@ class Repository:
 
     def _head(self, view: ManifestView, branch: str) -> HeadRecord:
         branch = normalize_branch_name(branch)
-        entry = self.manifest.registry(view).branches.get(branch)
-        head = None if entry is None else self.manifest.head(view, entry.incarnation)
+        head = self.manifest.head(view, branch)
         if head is None:
-            raise branch_not_found(branch, self.manifest.registry(view).branches)
+            raise branch_not_found(branch, self.manifest.branches(view))
         return head
 
     def snapshot(self, branch: str = MAIN, at: At = None) -> Snapshot:
@@ -319,8 +325,7 @@ class Repository:
 
     def branches(self) -> dict[str, BranchEntry]:
         """Return the branches, sorted by name."""
-        registry = self.manifest.registry(self.manifest.refresh())
-        return dict(sorted(registry.branches.items()))
+        return self.manifest.branches(self.manifest.refresh())
 
     def create_branch(
         self, name: str, source: str = MAIN, *, at: At = None, actor: str | None = None
@@ -332,8 +337,7 @@ class Repository:
         incarnation = new_id()
 
         def create(view: ManifestView) -> HeadRecord:
-            registry = self.manifest.registry(view)
-            existing = registry.branches.get(name)
+            existing = self.manifest.branch(view, name)
             if existing is not None:
                 if existing.incarnation == incarnation:
                     # An earlier attempt of this call succeeded, but its reply was lost.
@@ -342,11 +346,9 @@ class Repository:
             commit = self._head(view, source).commit
             if at is not None:
                 commit = self._readable_commit(view, source, at)
-            head = HeadRecord(name, incarnation, commit)
-            entry = BranchEntry(incarnation, now_micros(), actor)
-            change = ManifestChange(registry=registry.with_branch(name, entry), heads=[head])
-            self.manifest.replace_registry_if_equals(view, registry, change)
-            return head
+            entry = BranchEntry(incarnation, now_micros(), actor, commit.id)
+            create_branch_if_absent(self.manifest, view, name, entry)
+            return HeadRecord(name, incarnation, commit)
 
         return retry_swap(self.manifest, create)
 
@@ -371,18 +373,16 @@ class Repository:
 
         def delete(view: ManifestView) -> None:
             nonlocal attempted
-            registry = self.manifest.registry(view)
-            entry = registry.branches.get(name)
+            entry = self.manifest.branch(view, name)
             if entry is None or (attempted is not None and entry.incarnation != attempted):
                 if attempted is not None:
                     # An earlier attempt of this call succeeded, but its reply was lost.
                     return
-                raise branch_not_found(name, registry.branches)
+                raise branch_not_found(name, self.manifest.branches(view))
             if expected_head is not None:
                 check_expected_head(name, expected_head, self._head(view, name).commit)
             attempted = entry.incarnation
-            change = ManifestChange(registry=registry.without_branch(name))
-            self.manifest.replace_registry_if_equals(view, registry, change, remove_head=entry.incarnation)
+            delete_branch_if_equals(self.manifest, view, name, entry)
 
         retry_swap(self.manifest, delete)
 
@@ -395,17 +395,17 @@ class Repository:
 
         def reserve(view: ManifestView) -> int:
             registry = self.manifest.registry(view)
-            first = max(at_least, registry.next_id or self._highest_identity(view, registry))
+            first = max(at_least, registry.next_id or self._highest_identity(view))
             change = ManifestChange(registry=registry.with_next_id(first + count))
             self.manifest.replace_registry_if_equals(view, registry, change)
             return first
 
         return retry_swap(self.manifest, reserve)
 
-    def advance_registry(self) -> None:
-        """Replace the registry by an equal one with the next epoch.
+    def fence_branches(self) -> None:
+        """Replace the registry and the entries of all branches by equal ones.
 
-        A concurrent swap of the registry then fails and reads the graph again.
+        A concurrent swap that creates a branch, or that adopts versions, then fails and reads the graph again.
         """
         self.check_writable("change the registry")
 
@@ -415,10 +415,11 @@ class Repository:
             self.manifest.replace_registry_if_equals(view, registry, change)
 
         retry_swap(self.manifest, advance)
+        for bound in self.manifest.refresh().buckets.bounds:
+            retry_swap(self.manifest, partial(touch_bucket, self.manifest, name=bound))
 
-    def _highest_identity(self, view: ManifestView, registry: Registry) -> int:
-        heads = (self.manifest.head(view, entry.incarnation) for entry in registry.branches.values())
-        schemas = {head.commit.schema for head in heads if head is not None}
+    def _highest_identity(self, view: ManifestView) -> int:
+        schemas = {head.commit.schema for head in branch_heads(self.manifest, view)}
         return max(self._catalog(schema).next_id for schema in schemas)
 
     # --- writing -----------------------------------------------------------------------------------------
@@ -584,6 +585,8 @@ class Repository:
         try:
             if self.manifest.needs_log_compaction:
                 self.manifest.compact_log()
+            if needs_fold(self.manifest.view):
+                fold_heads(self.manifest, self.manifest.view)
             # A copy needs the files of the version that it began with.
             if self.manifest.needs_trim and not find_leases(self.objects).live:
                 self.manifest.remove_old_versions(self.objects)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from omnigraph.errors import Conflict, NotFound
 from omnigraph.graph.format_version import OLDEST_SUPPORTED
 from omnigraph.graph.publish import now_micros
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest import PATH, NotAGraph, SwapLost
-from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.manifest_files import BUCKETS, new_id
 from omnigraph.store.manifest.manifest_inspection import ManifestInspection
-from omnigraph.store.manifest.manifest_rebuild import damaged_versions, rebuild_registry, rebuild_versions
+from omnigraph.store.manifest.manifest_rebuild import (
+    damaged_versions,
+    rebuild_buckets,
+    rebuild_registry,
+    rebuild_versions,
+)
 from omnigraph.store.manifest.records import Registry
 from omnigraph.store.objects.object_store import ObjectStore
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,16 @@ def repair_manifest(root: LanceRoot, objects: ObjectStore, *, confirm: bool) -> 
     if inspection.registry is None:
         if confirm:
             _rebuild_registry(root, objects, inspection)
+            inspection = _inspect(root, objects)
         repairs.append(ManifestRepair(f"{PATH}/registry", "the registry cannot be read", rebuilt=confirm))
+    buckets = inspection.unreadable(BUCKETS)
+    if buckets:
+        problem = f"the entries of {sum(file.rows for file in buckets)} branches cannot be read"
+        if confirm:
+            found = _swap(lambda: rebuild_buckets(root, objects, inspection))
+            problem += f"; restored {len(found)} of them"
+            inspection = _inspect(root, objects)
+        repairs.append(ManifestRepair(f"{PATH}/branches", problem, rebuilt=confirm))
     names = {head.incarnation for head in inspection.heads.values()}
     lost = [file for file in inspection.view.of_kind("head") if file.parts[0] not in names]
     problem = "the head cannot be read; run `omnigraph verify` and reset the branch"
@@ -65,8 +83,12 @@ def _rebuild_registry(root: LanceRoot, objects: ObjectStore, inspection: Manifes
     now = now_micros()
     # The format of a graph whose only registry is lost is unknown. Migrations are repeated, which has no effect on
     # rows that have the newer format.
-    default = Registry(OLDEST_SUPPORTED, new_id(), min(commits, default=now), {}, epoch=now)
+    default = Registry(OLDEST_SUPPORTED, new_id(), min(commits, default=now), epoch=now)
+    _swap(lambda: rebuild_registry(root, objects, inspection, default))
+
+
+def _swap(rebuild: Callable[[], T]) -> T:
     try:
-        rebuild_registry(root, objects, inspection, default)
+        return rebuild()
     except SwapLost as error:
-        raise Conflict("the registry was replaced by another process", hint="run repair again") from error
+        raise Conflict("another process changed the branches", hint="run repair again") from error

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from omnigraph.errors import NotFound
+from omnigraph.graph.history import branch_heads
 from omnigraph.graph.recovery.intents import Intent
 from omnigraph.graph.repository import Repository
 from omnigraph.store.lance.lance_files import version_file
@@ -68,7 +69,7 @@ class _Purge:
         versions = [file for file in listing.files if file.name in names]
         contents = {file.name: self._repository.objects.get(self._key(file)).data for file in versions}
         self._remove(versions)
-        self._repository.advance_registry()
+        self._repository.fence_branches()
         new_heads = self._head_versions(self._repository.manifest.refresh())
         for version in new_heads & purged.keys():
             name = version_file(version)
@@ -98,10 +99,8 @@ class _Purge:
 
     def _head_versions(self, view: ManifestView) -> set[int]:
         """Return the versions that the heads of branches pin."""
-        manifest = self._repository.manifest
-        entries = manifest.registry(view).branches.values()
-        heads = (manifest.head(view, entry.incarnation) for entry in entries)
-        pins = (pin for head in heads if head is not None for pin in head.commit.tables.values())
+        heads = branch_heads(self._repository.manifest, view)
+        pins = (pin for head in heads for pin in head.commit.tables.values())
         return {pin.version for pin in pins if pin.path == self._path}
 
     def _pending_versions(self, pending: Iterable[Intent], view: ManifestView) -> set[int]:

@@ -228,16 +228,17 @@ def _replace_head(repository: Repository, plan: WritePlan, base: CommitRecord) -
     manifest = repository.manifest
     view = manifest.refresh()
     commit = plan.commit_on(base, now_micros())
-    file = view.head_file(plan.incarnation)
+    entry = manifest.branch(view, plan.branch)
     registry = manifest.registry(view)
     change = ManifestChange(
         registry=registry.with_next_epoch(),
         heads=[HeadRecord(plan.branch, plan.incarnation, commit)],
         commits=[commit],
     )
-    removed = [*view.of_kind("registry"), *([] if file is None else [file])]
     try:
-        manifest.replace_files(view, removed, change)
+        if entry is None or entry.incarnation != plan.incarnation:
+            raise SwapLost
+        manifest.replace_unreadable_head(view, plan.branch, entry, change)
     except SwapLost as error:
         raise Conflict(
             f"branch '{plan.branch}' moved during the reset",

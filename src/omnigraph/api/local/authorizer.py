@@ -109,7 +109,7 @@ class Authorizer:
             self.authorize(action, actor=actor)
             return
         manifest = self.repository.manifest
-        entry = manifest.registry(manifest.view).branches.get(commit.branch)
+        entry = manifest.branch(manifest.view, commit.branch)
         exists = entry is not None and entry.incarnation == commit.incarnation
         self.authorize(action, commit.branch if exists else None, actor=actor)
 

@@ -75,7 +75,7 @@ def _recover(manifest: Manifest, intents: Intents, intent: Intent) -> RecoveryRe
         return None
     if not intents.is_abandoned(intent):
         return None
-    if manifest.head(view, intent.incarnation) is None:
+    if manifest.head(view, intent.branch, intent.incarnation) is None:
         return _discard(manifest, intents, intent, "orphaned", f"branch '{intent.branch}' was deleted")
     if intent.plan is None:
         return _discard(manifest, intents, intent, "discarded", "it was interrupted before it was complete")
@@ -104,7 +104,7 @@ def _roll_forward(
         # The branch has moved past this plan, so no process can publish it any more.
         return _discard(manifest, intents, intent, "discarded", f"the branch has moved: {error}", fenced=True)
     except NotFound:
-        if manifest.head(manifest.refresh(), intent.incarnation) is not None:
+        if manifest.head(manifest.refresh(), intent.branch, intent.incarnation) is not None:
             raise
         return _discard(
             manifest, intents, intent, "orphaned", f"branch '{intent.branch}' was deleted", fenced=True

@@ -16,6 +16,7 @@ from functools import partial
 
 from omnigraph.errors import Conflict, NotFound, OmnigraphError
 from omnigraph.graph.branch_names import MAIN
+from omnigraph.graph.format_version import CURRENT
 from omnigraph.graph.history import ancestors_by_distance, branch_heads, get_commit
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.recovery.leases import TargetLock, has_unfinished_copy
@@ -26,6 +27,7 @@ from omnigraph.maintain.backup.copy_report import CopyReport
 from omnigraph.maintain.backup.copy_run import CopyRun, CopyState
 from omnigraph.maintain.backup.copy_target import graph_exists
 from omnigraph.maintain.backup.selection import Selection, select_commits
+from omnigraph.store.manifest.branch_entries import first_buckets
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_copy import CopiedManifestFile
@@ -282,14 +284,14 @@ class _Clone(_NewGraph):
         commits = [get(item.id) for _, item in ancestors_by_distance(get, head.commit)]
         schemas = {name: manifest.schema(state.view, name) for name in {item.schema for item in commits}}
         incarnation = new_id()
-        registry = Registry(
-            state.registry.format,
-            new_id(),
-            now,
-            {MAIN: BranchEntry(incarnation, now)},
-            next_id=state.registry.next_id,
+        registry = Registry(CURRENT, new_id(), now, next_id=state.registry.next_id, main=incarnation)
+        change = ManifestChange(
+            registry,
+            [HeadRecord(MAIN, incarnation, head.commit)],
+            commits,
+            schemas,
+            buckets=first_buckets([(MAIN, BranchEntry(incarnation, now))]),
         )
-        change = ManifestChange(registry, [HeadRecord(MAIN, incarnation, head.commit)], commits, schemas)
         return Manifest.create(self.target.root, change, [file.fragment for file in files])
 
 

@@ -76,13 +76,11 @@ class Lineage:
         return self._catalogs[schema]
 
     def branches(self) -> dict[str, str]:
-        """Return the incarnation of each branch: from the registry, or from the heads if it cannot be read."""
-        registry = self._inspection.registry
-        if registry is not None:
-            return {name: entry.incarnation for name, entry in sorted(registry.branches.items())}
-        return {
-            head.branch: head.incarnation for head in sorted(self._inspection.heads.values(), key=_branch)
-        }
+        """Return the incarnation of each branch. If entries of branches cannot be read, heads name the branches."""
+        branches = {name: entry.incarnation for name, entry in self._inspection.branches.items()}
+        if not self._inspection.has_all_branches:
+            branches |= {head.branch: head.incarnation for head in self._inspection.heads.values()}
+        return dict(sorted(branches.items()))
 
     def damage(self) -> Iterator[Damage]:
         """Yield what is wrong with the files of `__manifest` and with the records in them."""
@@ -94,7 +92,7 @@ class Lineage:
         known = {head.incarnation for head in self._inspection.heads.values()}
         for incarnation in sorted(known - set(branches.values())):
             head = self._inspection.heads[incarnation]
-            yield _damage("manifest", f"the registry does not have branch '{head.branch}'", head.commit.id)
+            yield _damage("manifest", f"there is no entry of branch '{head.branch}'", head.commit.id)
         if not self._inspection.unreadable("commit"):
             yield from self._check_links()
         for schema in sorted(self.schemas | {item.commit.schema for item in self._inspection.heads.values()}):
@@ -107,7 +105,17 @@ class Lineage:
     def _check_head(self, name: str, incarnation: str) -> Iterator[Damage]:
         head = self._inspection.heads.get(incarnation)
         if head is None:
-            if self._inspection.view.head_file(incarnation) is None:
+            entry = self._inspection.branches.get(name)
+            at_rest = entry is not None and entry.commit is not None
+            if at_rest and self._inspection.unreadable("commit"):
+                # The row of its commit is in a damaged file of the log.
+                yield _damage(
+                    "manifest",
+                    f"the head of branch '{name}' is in a damaged file of the log",
+                    branches=(name,),
+                    remedy=reset_remedy(name),
+                )
+            elif self._inspection.view.head_file(incarnation) is None:
                 yield _damage(
                     "manifest", f"branch '{name}' has no head", branches=(name,), remedy=reset_remedy(name)
                 )
@@ -165,6 +173,9 @@ class Lineage:
                 )
             case "registry":
                 return Damage(item.kind, item.problem, file, branches=every, remedy=REPAIR_MANIFEST)
+            case "branches":
+                problem = f"{item.problem}; the entries of {record.rows} branches cannot be read"
+                return Damage(item.kind, problem, file, remedy=REPAIR_MANIFEST)
             case "schema":
                 names = tuple(sorted(_branches_with_schema(self._inspection.heads, record.parts[0])))
                 return Damage(item.kind, item.problem, file, branches=names, remedy=RESTORE)

@@ -12,22 +12,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 
 import lance
-import pyarrow as pa
 from lance import LanceOperation
 from lance.commit import CommitConflictError
 from lance.fragment import FragmentMetadata
-from lance.schema import LanceSchema
 
 from omnigraph.errors import NotFound, OmnigraphError, OutcomeUnknown, StorageError
 from omnigraph.store.boot_clock import boot_clock
 from omnigraph.store.file_digests import FileDigest
-from omnigraph.store.lance.lance_errors import storage_error_from_lance, translate_lance_errors
+from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import data_files, get_fragment, transaction_file, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
+from omnigraph.store.manifest.branch_entries import BranchEntries
 from omnigraph.store.manifest.manifest_change import ManifestChange, new_files
 from omnigraph.store.manifest.manifest_errors import (
     damaged_file,
@@ -44,20 +44,21 @@ from omnigraph.store.manifest.manifest_files import (
     balance,
     log_name,
     parse_file,
-    unfinished_name,
 )
+from omnigraph.store.manifest.manifest_init import begin_init
 from omnigraph.store.manifest.manifest_rows import parse_row
 from omnigraph.store.manifest.manifest_view import ManifestView, make_view, require_version
-from omnigraph.store.manifest.manifest_writer import write_named_file
 from omnigraph.store.manifest.recorded_files import RecordedFiles, new_digest_records
 from omnigraph.store.manifest.records import (
+    MAIN_BRANCH,
     Body,
+    BranchEntry,
     CommitRecord,
     HeadRecord,
     RecoveryRecord,
     Registry,
 )
-from omnigraph.store.manifest.row_files import ROW_SCHEMA, RowFiles, SupersededFile, file_path
+from omnigraph.store.manifest.row_files import RowFiles, SupersededFile, file_path
 from omnigraph.store.manifest.version_digests import record_version_digest, trim_version_digests
 from omnigraph.store.manifest.version_probe import VersionProbe
 from omnigraph.store.manifest.version_trim import KEEP_ALWAYS, TRIM_EVERY, UNCOMMITTED, StoredVersions
@@ -101,6 +102,7 @@ class Manifest:
         self.root = root
         self._lock = threading.Lock()
         self._rows = RowFiles(root, self.refresh)
+        self.branch_entries = BranchEntries(self._rows)
         self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-manifest")
         self._recorded = RecordedFiles()
         self._view = make_view(dataset)
@@ -184,10 +186,48 @@ class Manifest:
         """Return the registry."""
         return self._single(view, self._registry_file(view), Registry.from_body)
 
-    def head(self, view: ManifestView, incarnation: str) -> HeadRecord | None:
-        """Return the head of a branch incarnation, or None if the branch was deleted."""
-        file = view.head_file(incarnation)
-        return None if file is None else self._single(view, file, HeadRecord.from_body)
+    def branch(self, view: ManifestView, name: str) -> BranchEntry | None:
+        """Return the entry of a branch, or None if there is no such branch."""
+        return self.branch_entries.get(view, name)
+
+    def branches(self, view: ManifestView) -> dict[str, BranchEntry]:
+        """Return the entries of all branches by name, sorted."""
+        return self.branch_entries.all(view)
+
+    def branches_after(self, view: ManifestView, name: str | None) -> Iterator[tuple[str, BranchEntry]]:
+        """Yield the entries of the branches after a name, or of all branches, in the order of names."""
+        return self.branch_entries.after(view, name)
+
+    def head(self, view: ManifestView, branch: str, incarnation: str | None = None) -> HeadRecord | None:
+        """Return the head of a branch, or None if there is no such branch or it has another incarnation."""
+        entry = self._entry(view, branch)
+        if entry is None or incarnation not in (None, entry.incarnation):
+            return None
+        return self.head_of(view, branch, entry)
+
+    def _entry(self, view: ManifestView, branch: str) -> BranchEntry | None:
+        """Return the entry of a branch. That of `main` is made without reading its bucket."""
+        if branch == MAIN_BRANCH:
+            registry = self.registry(view)
+            if registry.main is not None and view.head_file(registry.main) is not None:
+                return BranchEntry(registry.main, registry.created_at)
+        return self.branch_entries.get(view, branch)
+
+    def head_of(self, view: ManifestView, branch: str, entry: BranchEntry) -> HeadRecord:
+        """Return the head of a branch with a known entry."""
+        if entry.commit is not None:
+            commit = self.find_commit(view, entry.commit)
+            if commit is None:
+                raise StorageError(f"__manifest has no commit {entry.commit}, the head of branch '{branch}'")
+            return HeadRecord(branch, entry.incarnation, commit.without_files())
+        file = view.head_file(entry.incarnation)
+        if file is None:
+            raise StorageError(f"__manifest has no head of branch '{branch}'")
+        return self.read_head_file(view, file)
+
+    def read_head_file(self, view: ManifestView, file: ManifestFile) -> HeadRecord:
+        """Return the record of a head file."""
+        return self._single(view, file, HeadRecord.from_body)
 
     def schema(self, view: ManifestView, schema: str) -> str:
         """Return the payload of an accepted schema."""
@@ -260,34 +300,48 @@ class Manifest:
         is called when the new files of the manifest are written and nothing refers to them yet. If it raises, there
         is no swap.
         """
-        file = view.head_file(expected.incarnation)
-        if file is None or self._single(view, file, HeadRecord.from_body) != expected:
+        entry = self._entry(view, expected.branch)
+        if entry is None or self.head_of(view, expected.branch, entry) != expected:
             raise SwapLost
-        removed = [file] if change.registry is None else [file, self._registry_file(view)]
+        return self._replace_head(view, expected.branch, entry, change, before_swap)
+
+    def replace_unreadable_head(
+        self, view: ManifestView, branch: str, entry: BranchEntry, change: ManifestChange
+    ) -> ManifestView:
+        """Replace the head of a branch whatever it is, for a repair; `SwapLost` if another writer replaced it."""
+        return self._replace_head(view, branch, entry, change, None)
+
+    def _replace_head(
+        self,
+        view: ManifestView,
+        branch: str,
+        entry: BranchEntry,
+        change: ManifestChange,
+        before_swap: Callable[[], None] | None,
+    ) -> ManifestView:
+        removed = [] if change.registry is None else [self._registry_file(view)]
+        if entry.commit is None:
+            removed += [file for file in [view.head_file(entry.incarnation)] if file is not None]
+        else:
+            # The first write of a branch at rest gives it a head file.
+            buckets = self.branch_entries.change(view, [(branch, replace(entry, commit=None))])
+            removed += buckets.removed
+            change = replace(change, buckets=buckets.added)
         return self._swap(view, remove=removed, change=change, before_swap=before_swap)
 
     def replace_registry_if_equals(
-        self, view: ManifestView, expected: Registry, change: ManifestChange, remove_head: str | None = None
+        self, view: ManifestView, expected: Registry, change: ManifestChange
     ) -> ManifestView:
-        """Replace the registry if it is still the expected one, else raise `SwapLost`.
-
-        `remove_head` is the incarnation of a branch whose head is removed in the same swap.
-        """
+        """Replace the registry if it is still the expected one, else raise `SwapLost`."""
         file = self._registry_file(view)
         if self._single(view, file, Registry.from_body) != expected:
             raise SwapLost
-        removed = [file]
-        if remove_head is not None:
-            head = view.head_file(remove_head)
-            if head is None:
-                raise SwapLost
-            removed.append(head)
-        return self._swap(view, remove=removed, change=change)
+        return self._swap(view, remove=[file], change=change)
 
     def replace_files(
         self, view: ManifestView, files: Iterable[ManifestFile], change: ManifestChange
     ) -> ManifestView:
-        """Replace files whatever they hold, for a repair; `SwapLost` if another writer replaced one of them."""
+        """Replace files whatever they hold; `SwapLost` if another writer replaced one of them."""
         return self._swap(view, remove=files, change=change)
 
     def replace_copied_files(
@@ -526,31 +580,6 @@ class Manifest:
             if view.version >= self._view.version:
                 self._view = view
             return view
-
-
-def begin_init(root: LanceRoot) -> None:
-    """Create the dataset with the row that marks an unfinished initialization, if it does not exist.
-
-    `write_dataset` is not safe here: of two concurrent creators, one overwrites the dataset of the other. This
-    commit is based on version 0, which never exists. One creator makes version 1, and the others fail.
-    """
-    row = pa.table({"key": [UNFINISHED], "body": ["{}"]}, schema=ROW_SCHEMA)
-    first = write_named_file(root, PATH, root.file_session(PATH), unfinished_name(), row, with_digest=True)
-    root.sync(PATH, data_files([first]))
-    try:
-        lance.LanceDataset.commit(
-            root.dataset_uri(PATH),
-            LanceOperation.Overwrite(LanceSchema.from_pyarrow(ROW_SCHEMA), [first]),
-            read_version=0,
-            storage_options=dict(root.options) or None,
-            enable_v2_manifest_paths=True,
-            max_retries=0,
-        )
-    except (OSError, ValueError) as error:
-        try:
-            root.open(PATH)
-        except NotFound:
-            raise storage_error_from_lance(error, f"create {PATH}") from error
 
 
 def _full_levels(files: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:

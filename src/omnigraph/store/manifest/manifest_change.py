@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from omnigraph.store.manifest.manifest_files import LogKind, head_name, log_name, registry_name, schema_name
+from omnigraph.store.manifest.branch_buckets import Bucket
+from omnigraph.store.manifest.branch_entries import bucket_rows
+from omnigraph.store.manifest.manifest_files import (
+    LogKind,
+    bucket_name,
+    head_name,
+    log_name,
+    registry_name,
+    schema_name,
+)
 from omnigraph.store.manifest.records import (
     CommitRecord,
     DigestRecord,
@@ -26,6 +35,7 @@ class ManifestChange:
     schemas: dict[str, str] = field(default_factory=dict)
     recoveries: Sequence[RecoveryRecord] = ()
     digests: Sequence[DigestRecord] = ()
+    buckets: Sequence[Bucket] = ()
 
 
 def new_files(change: ManifestChange) -> Iterator[tuple[str, dict[str, str]]]:
@@ -34,6 +44,8 @@ def new_files(change: ManifestChange) -> Iterator[tuple[str, dict[str, str]]]:
         yield registry_name(), {"registry": encode_body(change.registry.to_body())}
     for head in change.heads:
         yield head_name(head.incarnation), {f"head:{head.branch}": encode_body(head.to_body())}
+    for bucket in change.buckets:
+        yield bucket_name(bucket.lower), bucket_rows(bucket)
     for id_, payload in change.schemas.items():
         yield schema_name(id_), {f"schema:{id_}": payload}
     logs: list[tuple[LogKind, Sequence[CommitRecord | RecoveryRecord | DigestRecord]]] = [

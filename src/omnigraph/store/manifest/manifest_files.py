@@ -24,6 +24,7 @@ WEIGHT_MODULUS: Final = 1 << 64
 _HEX: Final = re.compile("[0-9a-f]{16}")
 # The row of a root whose initialization has not finished. The commit that replaces it creates the graph.
 UNFINISHED = "unfinished"
+BUCKETS = "branches"
 LogKind: TypeAlias = Literal["commit", "recovery", "digests"]
 LOG_KINDS: tuple[LogKind, ...] = ("commit", "recovery", "digests")
 # The rows of a file as texts by key.
@@ -61,6 +62,11 @@ class ManifestFile:
         """The digest of the file; None if it was written before names had one."""
         last = self.parts[-1] if self.parts else ""
         return last.removeprefix(_DIGEST) if last.startswith(_DIGEST) else None
+
+    @property
+    def lower_bound(self) -> str:
+        """The lower bound of the names of a bucket of branches."""
+        return bytes.fromhex(self.parts[0].removeprefix("x")).decode()
 
     def covers(self, id_: str) -> bool:
         """Return whether a log file may hold the row of an id."""
@@ -126,6 +132,15 @@ def registry_name() -> str:
 def head_name(incarnation: str) -> str:
     """Return a name for a head file."""
     return f"head-{incarnation}-{new_id()}{SUFFIX}"
+
+
+def bucket_name(lower: str) -> str:
+    """Return a name for a bucket of branches, given the lower bound of its names.
+
+    >>> bucket_name("ab").startswith("branches-x6162-")
+    True
+    """
+    return f"{BUCKETS}-x{lower.encode().hex()}-{new_id()}{SUFFIX}"
 
 
 def schema_name(schema: str) -> str:

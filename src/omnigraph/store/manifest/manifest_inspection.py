@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,10 +18,10 @@ from omnigraph.store.file_verification import ExpectedFile, FileDamage, check_fi
 from omnigraph.store.lance.lance_files import parse_version_file, transaction_file, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest import PATH, Manifest, NotAGraph
-from omnigraph.store.manifest.manifest_files import ManifestFile
+from omnigraph.store.manifest.manifest_files import BUCKETS, ManifestFile
 from omnigraph.store.manifest.manifest_view import ManifestView, require_version
 from omnigraph.store.manifest.recorded_files import RecordedFiles
-from omnigraph.store.manifest.records import Body, CommitRecord, HeadRecord, Registry
+from omnigraph.store.manifest.records import Body, BranchEntry, CommitRecord, HeadRecord, Registry
 from omnigraph.store.manifest.row_files import SupersededFile
 from omnigraph.store.manifest.version_digests import read_version_digests
 from omnigraph.store.objects.backend import ObjectInfo
@@ -45,7 +46,8 @@ class ManifestDamage:
 class ManifestInspection:
     """The records of `__manifest` that can be read, and its damaged files.
 
-    `registry` is None if it cannot be read. `heads` are by incarnation, `schemas` by id. `unrecorded` is the number
+    `registry` is None if it cannot be read. `branches` are the entries that can be read, by name. `heads` are by
+    incarnation, `schemas` by id. `unrecorded` is the number
     of files without a digest. `files` and `bytes_read` count what was checked.
     """
 
@@ -78,6 +80,7 @@ class ManifestInspection:
         for file in self.view.files:
             self._check_data_file(file)
         self.registry: Registry | None = self._read_registry()
+        self.branches: Mapping[str, BranchEntry] = self._read_branches()
         self.heads: Mapping[str, HeadRecord] = self._read_heads()
         self.schemas: Mapping[str, str] = self._read_schemas()
 
@@ -249,7 +252,30 @@ class ManifestInspection:
         records = [
             item for file in self.view.of_kind("head") for item in self._records(file, HeadRecord.from_body)
         ]
-        return {record.incarnation: record for record in records}
+        heads = {record.incarnation: record for record in records}
+        for name, entry in self.branches.items():
+            if entry.commit is not None:
+                # Damage of the log is reported with its files.
+                with suppress(StorageError):
+                    heads[entry.incarnation] = self.manifest.head_of(self.view, name, entry)
+        return heads
+
+    def _read_branches(self) -> dict[str, BranchEntry]:
+        if not self.view.buckets.files:
+            return dict((self.registry.legacy_branches or {}) if self.registry is not None else {})
+        branches: dict[str, BranchEntry] = {}
+        for file in self.view.buckets.files:
+            entries = self._records(file, BranchEntry.from_body)
+            if entries:
+                names = (key.partition(":")[2] for key in self.manifest.rows(self.view, file))
+                branches |= dict(zip(names, entries, strict=True))
+        return branches
+
+    @property
+    def has_all_branches(self) -> bool:
+        """Whether every entry of a branch can be read."""
+        is_legacy = not self.view.buckets.files
+        return self.registry is not None if is_legacy else not self.unreadable(BUCKETS)
 
     def _read_schemas(self) -> dict[str, str]:
         schemas: dict[str, str] = {}

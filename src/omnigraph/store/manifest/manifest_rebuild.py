@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.lance.lance_root import LanceRoot
+from omnigraph.store.manifest.branch_buckets import Bucket
 from omnigraph.store.manifest.manifest import PATH, Manifest
 from omnigraph.store.manifest.manifest_change import ManifestChange
-from omnigraph.store.manifest.manifest_files import LOG_KINDS, ManifestFile, parse_file
+from omnigraph.store.manifest.manifest_files import BUCKETS, LOG_KINDS, ManifestFile, parse_file
 from omnigraph.store.manifest.manifest_inspection import ManifestInspection
 from omnigraph.store.manifest.manifest_rows import decode_row
 from omnigraph.store.manifest.records import (
+    MAIN_BRANCH,
     Body,
     BranchEntry,
     CommitRecord,
@@ -29,11 +32,14 @@ from omnigraph.store.manifest.records import (
     HeadRecord,
     RecoveryRecord,
     Registry,
+    encode_body,
 )
 from omnigraph.store.objects.object_store import ObjectStore
 
 T = TypeVar("T")
 
+# The first format whose branches are in buckets.
+BUCKET_FORMAT: Final = 3
 DAMAGED_FOLDER: Final = f"{PATH}/_damaged"
 
 
@@ -51,26 +57,37 @@ def rebuild_versions(root: LanceRoot, objects: ObjectStore, inspection: Manifest
     """
     restored: list[str] = []
     versions = damaged_versions(inspection)
-    candidates: dict[int, list[str]] = {}
+    candidates: dict[int, _ChangedFiles] = {}
     # A transaction names the files that it adds and those that it replaces.
     known = {file.name for file in inspection.view.files}
     for version in versions:
         candidates[version] = _changed_files(objects, known, version)
-        known.update(candidates[version])
+        known.update(candidates[version].added)
     for version in versions:
         set_aside(objects, f"{PATH}/{version_file(version)}")
     manifest = Manifest(root, root.open(PATH))
     for version in versions:
-        change = _change_of(root, candidates[version])
+        changed = candidates[version]
+        change = _change_of(root, changed.added)
         if change is None or not _follows(manifest, change):
             continue
         view = manifest.view
         heads = {head.incarnation for head in change.heads}
-        removed = [file for file in view.of_kind("head") if file.parts[0] in heads]
-        removed += view.of_kind("registry") if change.registry is not None else []
+        removed = [file for file in view.files if _is_replaced(file, changed, change, heads)]
         manifest.replace_files(view, removed, change)
         restored += [commit.id for commit in change.commits]
     return restored
+
+
+def _is_replaced(
+    file: ManifestFile, changed: _ChangedFiles, change: ManifestChange, heads: Collection[str]
+) -> bool:
+    """Return whether a change replaces a file. Transactions of earlier releases name no replaced files."""
+    if file.kind == "head":
+        return file.parts[0] in heads or file.name in changed.replaced
+    if file.kind == "registry":
+        return change.registry is not None
+    return file.name in changed.replaced
 
 
 def set_aside(objects: ObjectStore, key: str) -> None:
@@ -83,27 +100,39 @@ def set_aside(objects: ObjectStore, key: str) -> None:
     objects.delete(key)
 
 
-def _changed_files(objects: ObjectStore, known: Collection[str], version: int) -> list[str]:
-    """Return the data files that a damaged version added, according to its transaction file and those known before.
+@dataclass(frozen=True, slots=True)
+class _ChangedFiles:
+    """The names of the data files that a transaction adds, and of those that it replaces."""
+
+    added: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+
+
+def _changed_files(objects: ObjectStore, known: Collection[str], version: int) -> _ChangedFiles:
+    """Return the data files that a damaged version added and replaced, according to its transaction file.
 
     A writer that lost a race may have left a transaction file for the same version. The one that the damaged
     manifest file names is selected, and none if that cannot be decided.
     """
     prefix = f"{PATH}/_transactions/{version - 1}-"
     stored = [item.key for item in objects.list(f"{PATH}/_transactions") if item.key.startswith(prefix)]
+    texts = {key: objects.get(key).data for key in stored}
     data = [item.key.rpartition("/")[2] for item in objects.list(f"{PATH}/data")]
     new = [name for name in data if name not in known]
-    named = {key: [name for name in new if name.encode() in objects.get(key).data] for key in stored}
-    named = {key: names for key, names in named.items() if names}
-    if len(named) > 1:
+    added = {key: [name for name in new if name.encode() in text] for key, text in texts.items()}
+    added = {key: names for key, names in added.items() if names}
+    if len(added) > 1:
         try:
             damaged = objects.get(f"{PATH}/{version_file(version)}").data
         except NotFound:
-            return []
-        named = {
-            key: names for key, names in named.items() if any(name.encode() in damaged for name in names)
+            return _ChangedFiles()
+        added = {
+            key: names for key, names in added.items() if any(name.encode() in damaged for name in names)
         }
-    return next(iter(named.values())) if len(named) == 1 else []
+    if len(added) != 1:
+        return _ChangedFiles()
+    ((key, names),) = added.items()
+    return _ChangedFiles(names, [name for name in known if name.encode() in texts[key]])
 
 
 def _change_of(root: LanceRoot, names: list[str]) -> ManifestChange | None:
@@ -128,6 +157,13 @@ def _change_of(root: LanceRoot, names: list[str]) -> ManifestChange | None:
             schemas=dict(schemas),
             recoveries=_parse(files, rows, "recovery", RecoveryRecord.from_body),
             digests=_parse(files, rows, "digests", DigestRecord.from_body),
+            buckets=[
+                Bucket(
+                    file.lower_bound, {key.partition(":")[2]: text for key, text in rows[file.name].items()}
+                )
+                for file in files
+                if file.kind == BUCKETS
+            ],
         )
     except (OmnigraphError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -155,7 +191,7 @@ def _follows(manifest: Manifest, change: ManifestChange) -> bool:
         if head.commit not in change.commits:
             # The head of a new branch is a commit of another branch.
             continue
-        present = manifest.head(manifest.view, head.incarnation)
+        present = manifest.head(manifest.view, head.branch, head.incarnation)
         if present is None or head.commit.parent != present.commit.id:
             return False
     return True
@@ -167,13 +203,97 @@ def _follows(manifest: Manifest, change: ManifestChange) -> bool:
 def rebuild_registry(
     root: LanceRoot, objects: ObjectStore, inspection: ManifestInspection, default: Registry
 ) -> Registry:
-    """Replace a registry that cannot be read by one with the branches of the heads; return it.
+    """Replace a registry that cannot be read; return the new one.
 
     The identity of the graph comes from the newest older registry that can be read, else from `default`. The epoch
     is that of `default`, which must be larger than every epoch before, such as a time.
     """
     older = next(_older_registries(root, objects, inspection), default)
-    entries = {entry.incarnation: (name, entry) for name, entry in older.branches.items()}
+    catalogs = [Catalog.from_json(json.loads(text)) for text in inspection.schemas.values()]
+    next_id = max([older.next_id, *(catalog.next_id for catalog in catalogs)])
+    manifest, view = inspection.manifest, inspection.view
+    main = inspection.branches.get(MAIN_BRANCH)
+    legacy = None if view.buckets.files else _branches_of_heads(inspection, older.legacy_branches or {})
+    # Only formats before 3 have no buckets, and only later formats have them.
+    format_ = max(older.format, BUCKET_FORMAT) if legacy is None else min(older.format, BUCKET_FORMAT - 1)
+    registry = Registry(
+        format_,
+        older.graph_id,
+        older.created_at,
+        default.epoch,
+        next_id,
+        main=None if legacy is not None or main is None else main.incarnation,
+        legacy_branches=legacy,
+    )
+    manifest.replace_files(view, view.of_kind("registry"), ManifestChange(registry=registry))
+    return registry
+
+
+def rebuild_buckets(root: LanceRoot, objects: ObjectStore, inspection: ManifestInspection) -> list[str]:
+    """Replace the buckets of branches that cannot be read; return the names of the branches that were found.
+
+    The entries come from an older file of the same bucket and from the heads. A branch that the last change of the
+    bucket created is found only if it has a head file. A branch that this change deleted is there again.
+    """
+    manifest, view, index = inspection.manifest, inspection.view, inspection.view.buckets
+    damaged = set(inspection.unreadable(BUCKETS))
+    newest = _newest_commits(inspection)
+    names: list[str] = []
+    buckets: list[Bucket] = []
+    for position, file in enumerate(index.files):
+        if file not in damaged:
+            continue
+        entries = next(_older_entries(root, objects, file), {})
+        for head in inspection.heads.values():
+            if index.find(head.branch) == position:
+                entries.setdefault(head.branch, BranchEntry(head.incarnation, head.commit.created_at))
+        rows = {}
+        for name, entry in sorted(entries.items()):
+            if index.find(name) != position:
+                continue
+            is_moving = view.head_file(entry.incarnation) is not None
+            commit = newest.get(entry.incarnation, entry.commit)
+            if is_moving or commit is not None:
+                rows[name] = encode_body(replace(entry, commit=None if is_moving else commit).to_body())
+        names += rows
+        buckets.append(Bucket(file.lower_bound, rows))
+    manifest.replace_files(view, damaged, ManifestChange(buckets=buckets))
+    return names
+
+
+def _newest_commits(inspection: ManifestInspection) -> dict[str, str]:
+    """Return the newest commit of each incarnation."""
+    newest: dict[str, CommitRecord] = {}
+    for commit in inspection.commits():
+        known = newest.get(commit.incarnation)
+        if known is None or commit.sequence > known.sequence:
+            newest[commit.incarnation] = commit
+    return {incarnation: commit.id for incarnation, commit in newest.items()}
+
+
+def _older_entries(
+    root: LanceRoot, objects: ObjectStore, file: ManifestFile
+) -> Iterator[dict[str, BranchEntry]]:
+    """Yield the entries of older files of a bucket that can be read, newest first."""
+    prefix = f"{BUCKETS}-{file.parts[0]}-"
+    names = [item.key.rpartition("/")[2] for item in objects.list(f"{PATH}/data")]
+    for name in sorted((item for item in names if item.startswith(prefix)), reverse=True):
+        if name != file.name:
+            try:
+                rows = _read_rows(root, parse_file(0, name, 0))
+                yield {
+                    key.partition(":")[2]: BranchEntry.from_body(json.loads(text))
+                    for key, text in rows.items()
+                }
+            except (OmnigraphError, OSError, ValueError, KeyError, TypeError):
+                continue
+
+
+def _branches_of_heads(
+    inspection: ManifestInspection, older: Mapping[str, BranchEntry]
+) -> dict[str, BranchEntry]:
+    """Return the branches of a graph of a format before 3 from its head files."""
+    entries = {entry.incarnation: (name, entry) for name, entry in older.items()}
     commits = {commit.incarnation: commit for commit in inspection.commits()}
     branches: dict[str, BranchEntry] = {}
     for file in inspection.view.of_kind("head"):
@@ -186,13 +306,7 @@ def rebuild_registry(
             branches[head.branch] = BranchEntry(incarnation, head.commit.created_at)
         elif incarnation in commits:
             branches[commits[incarnation].branch] = BranchEntry(incarnation, commits[incarnation].created_at)
-    catalogs = [Catalog.from_json(json.loads(text)) for text in inspection.schemas.values()]
-    next_id = max([older.next_id, *(catalog.next_id for catalog in catalogs)])
-    registry = Registry(older.format, older.graph_id, older.created_at, branches, default.epoch, next_id)
-    manifest = inspection.manifest
-    view = inspection.view
-    manifest.replace_files(view, view.of_kind("registry"), ManifestChange(registry=registry))
-    return registry
+    return branches
 
 
 def _older_registries(

@@ -9,13 +9,15 @@ has to know the whole list.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import lance
 
 from omnigraph.errors import StorageError
 from omnigraph.store.lance.lance_files import file_name, version_file
+from omnigraph.store.manifest.branch_buckets import BucketIndex
 from omnigraph.store.manifest.manifest_errors import MANIFEST, damaged_file
-from omnigraph.store.manifest.manifest_files import WEIGHT_MODULUS, ManifestFile, parse_file
+from omnigraph.store.manifest.manifest_files import BUCKETS, WEIGHT_MODULUS, ManifestFile, parse_file
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,13 @@ class ManifestView:
         """Return the files of one kind."""
         return [item for item in self.files if item.kind == kind]
 
+    @cached_property
+    def buckets(self) -> BucketIndex:
+        """The buckets of branches, ordered by name. A graph of a format before 3 has none."""
+        return BucketIndex(self.of_kind(BUCKETS))
+
     def head_file(self, incarnation: str) -> ManifestFile | None:
-        """Return the head file of a branch incarnation, or None if the branch was deleted."""
+        """Return the head file of a branch incarnation, or None if the branch is at rest or was deleted."""
         return next((item for item in self.of_kind("head") if item.parts[0] == incarnation), None)
 
 

@@ -14,6 +14,7 @@ Body: TypeAlias = dict[str, Any]
 RecoveryOutcome: TypeAlias = Literal["rolled_forward", "discarded", "orphaned"]
 
 GENESIS_SEQUENCE = 1
+MAIN_BRANCH = "main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,20 +143,30 @@ class HeadRecord:
 
 @dataclass(frozen=True, slots=True)
 class BranchEntry:
-    """A branch. `incarnation` distinguishes it from an earlier, deleted branch of the same name."""
+    """A branch. `incarnation` distinguishes it from an earlier, deleted branch of the same name.
+
+    `commit` is the id of its head if the branch is at rest, and None if it has a head file.
+    """
 
     incarnation: str
     created_at: int
     created_by: str | None = None
+    commit: str | None = None
 
     def to_body(self) -> Body:
         """Return the JSON form."""
-        return {"incarnation": self.incarnation, "created_at": self.created_at, "created_by": self.created_by}
+        return {
+            "incarnation": self.incarnation,
+            "created_at": self.created_at,
+            "created_by": self.created_by,
+            **({} if self.commit is None else {"commit": self.commit}),
+        }
 
     @classmethod
     def from_body(cls, body: Body) -> BranchEntry:
         """Parse the JSON form."""
-        return cls(body["incarnation"], int(body["created_at"]), _text(body["created_by"]))
+        created_by, commit = _text(body["created_by"]), body.get("commit")
+        return cls(body["incarnation"], int(body["created_at"]), created_by, commit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,20 +202,23 @@ class BackupMark:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The identity of the graph, its format version, and its branches.
+    """The identity of the graph, and its format version.
 
     `epoch` increases with every replacement, so that two registries with otherwise equal content differ.
     `next_id` is the next unused id of a type, property or table on any branch; 0 before the first allocation.
-    `backup` is set in a backup and None in other graphs.
+    `backup` is set in a backup and None in other graphs. `main` is the incarnation of branch `main`, which always
+    has a head file, so that its head is found without its entry. `legacy_branches` are the branches of formats
+    before 3.
     """
 
     format: int
     graph_id: str
     created_at: int
-    branches: Mapping[str, BranchEntry]
     epoch: int = 0
     next_id: int = 0
     backup: BackupMark | None = None
+    main: str | None = None
+    legacy_branches: Mapping[str, BranchEntry] | None = None
 
     def to_body(self) -> Body:
         """Return the JSON form."""
@@ -212,25 +226,31 @@ class Registry:
             "format": self.format,
             "graph_id": self.graph_id,
             "created_at": self.created_at,
-            "branches": {name: entry.to_body() for name, entry in sorted(self.branches.items())},
             "epoch": self.epoch,
             "next_id": self.next_id,
             **({} if self.backup is None else {"backup": self.backup.to_body()}),
+            **({} if self.main is None else {"main": self.main}),
+            **({} if self.legacy_branches is None else {"branches": self._legacy_body()}),
         }
+
+    def _legacy_body(self) -> Body:
+        return {name: entry.to_body() for name, entry in sorted((self.legacy_branches or {}).items())}
 
     @classmethod
     def from_body(cls, body: Body) -> Registry:
         """Parse the JSON form."""
-        branches = {name: BranchEntry.from_body(entry) for name, entry in body["branches"].items()}
-        mark = body.get("backup")
+        branches, mark = body.get("branches"), body.get("backup")
         return cls(
             int(body["format"]),
             body["graph_id"],
             int(body["created_at"]),
-            branches,
             int(body["epoch"]),
             int(body.get("next_id", 0)),
             None if mark is None else BackupMark.from_body(mark),
+            body.get("main"),
+            None
+            if branches is None
+            else {name: BranchEntry.from_body(entry) for name, entry in branches.items()},
         )
 
     def with_next_epoch(self) -> Registry:
@@ -245,14 +265,11 @@ class Registry:
         """Return the registry with another format version."""
         return replace(self, format=format_, epoch=self.epoch + 1)
 
-    def with_branch(self, name: str, entry: BranchEntry) -> Registry:
-        """Return the registry with a branch added."""
-        return replace(self, branches={**self.branches, name: entry}, epoch=self.epoch + 1)
-
-    def without_branch(self, name: str) -> Registry:
-        """Return the registry with a branch removed."""
-        branches = {key: entry for key, entry in self.branches.items() if key != name}
-        return replace(self, branches=branches, epoch=self.epoch + 1)
+    def without_branches(self) -> Registry:
+        """Return the registry of a graph whose branches are in buckets."""
+        main = (self.legacy_branches or {}).get(MAIN_BRANCH)
+        known = self.main if main is None else main.incarnation
+        return replace(self, main=known, legacy_branches=None, epoch=self.epoch + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from omnigraph.store.lance.lance_files import parse_version_file, version_file
+from omnigraph.store.manifest.manifest_files import BUCKETS
 from omnigraph.store.objects.backend import ObjectInfo
 
 # A commit whose version is a multiple of this number trims. Exactly one commit has it, whichever process made it.
@@ -31,6 +32,8 @@ YOUNG: Final = timedelta(seconds=60)
 UNCOMMITTED: Final = timedelta(seconds=30)
 # A registry that is damaged is rebuilt with the help of older ones.
 KEPT_REGISTRIES: Final = 4
+_REGISTRIES: Final = "data/registry-"
+_BUCKETS: Final = f"data/{BUCKETS}-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,23 @@ class StoredVersions:
             parent = name.removeprefix("_transactions/").partition("-")[0]
             if parent.isdecimal() and int(parent) + 1 < kept and modified < horizon:
                 yield name
-        spared = sorted((name for name in self.data if name.startswith("data/registry-")), reverse=True)
+        spared = self._spared(needed)
         for name, modified in self.data.items():
-            if name not in needed and modified < horizon and name not in spared[:KEPT_REGISTRIES]:
+            if name not in needed and modified < horizon and name not in spared:
                 yield name
+
+    def _spared(self, needed: frozenset[str]) -> frozenset[str]:
+        """Return the old files that help to rebuild a damaged registry or a damaged bucket of branches."""
+        registries = sorted(name for name in self.data if name.startswith(_REGISTRIES) and name not in needed)
+        # The newest old file of every bucket that exists.
+        newest: dict[str, str] = {}
+        for name in sorted(self.data):
+            if name.startswith(_BUCKETS) and name not in needed:
+                newest[_bucket_of(name)] = name
+        buckets = {_bucket_of(name) for name in needed if name.startswith(_BUCKETS)}
+        kept = [name for bucket, name in newest.items() if bucket in buckets]
+        return frozenset([*registries[-KEPT_REGISTRIES:], *kept])
+
+
+def _bucket_of(name: str) -> str:
+    return name.removeprefix(_BUCKETS).partition("-")[0]

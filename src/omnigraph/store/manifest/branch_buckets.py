@@ -1,0 +1,88 @@
+"""Buckets of branches: each file of this kind holds the branches of one range of names.
+
+A graph may have ten thousand branches, and few of them move at any time. A bucket holds an entry for each branch of
+its range. The entry of a branch at rest names its head commit; the entry of a branch that moves names none, and the
+head is alone in a file of its own. The buckets of a view cover all names: a bucket begins at its lower bound and
+ends where the next one begins.
+
+Creating, deleting and the first write of a branch replace its bucket. A bucket that is too large is split. A bucket
+that becomes small is joined with the one before it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from omnigraph.store.manifest.manifest_files import ManifestFile
+
+# A file of this number of rows takes as long to write as a file with one row.
+MAX_ENTRIES: Final = 128
+# A bucket with fewer entries is joined with the one before it, if both fit into half a bucket.
+MIN_ENTRIES: Final = 16
+# The lower bound is part of the file name, in hexadecimal.
+_MAX_BOUND_BYTES: Final = 56
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The rows of a bucket by branch name, as texts. `lower` is the lower bound of its range of names."""
+
+    lower: str
+    rows: Mapping[str, str]
+
+    def with_row(self, name: str, text: str) -> Bucket:
+        """Return the bucket with an entry added or replaced."""
+        return Bucket(self.lower, dict(sorted({**self.rows, name: text}.items())))
+
+    def without_row(self, name: str) -> Bucket:
+        """Return the bucket without an entry."""
+        return Bucket(self.lower, {key: text for key, text in self.rows.items() if key != name})
+
+    def split(self, added: str | None = None) -> list[Bucket]:
+        """Return the bucket, or its two halves if it is too large.
+
+        If `added` is the last name, only this name goes into the second bucket: names that are created in
+        ascending order fill their buckets.
+        """
+        if len(self.rows) <= MAX_ENTRIES:
+            return [self]
+        names = sorted(self.rows)
+        middle = len(names) - 1 if added == names[-1] else len(names) // 2
+        positions = sorted(range(1, len(names)), key=lambda position: abs(position - middle))
+        for position in positions:
+            bound = shortest_separator(names[position - 1], names[position])
+            if len(bound.encode()) <= _MAX_BOUND_BYTES:
+                first = {name: self.rows[name] for name in names[:position]}
+                second = {name: self.rows[name] for name in names[position:]}
+                return [Bucket(self.lower, first), Bucket(bound, second)]
+        # All names begin with the same long text. The bucket stays large.
+        return [self]
+
+
+def shortest_separator(before: str, after: str) -> str:
+    """Return the shortest text that is greater than `before` and not greater than `after`.
+
+    >>> shortest_separator("agent-17", "agent-203")
+    'agent-2'
+    """
+    length = next(
+        (index for index, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before)
+    )
+    return after[: length + 1]
+
+
+class BucketIndex:
+    """The bucket files of a view, ordered by their lower bounds."""
+
+    def __init__(self, files: Iterable[ManifestFile]) -> None:
+        pairs = sorted(((file.lower_bound, file) for file in files), key=lambda pair: pair[0])
+        self.bounds: Sequence[str] = [bound for bound, _ in pairs]
+        self.files: Sequence[ManifestFile] = [file for _, file in pairs]
+
+    def find(self, name: str) -> int:
+        """Return the position of the bucket whose range has a name."""
+        # The first bucket begins at the empty text.
+        return bisect_right(self.bounds, name) - 1

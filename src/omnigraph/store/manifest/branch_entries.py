@@ -1,0 +1,135 @@
+"""The branches of a graph: finding entries in their buckets, and the buckets that a change replaces.
+
+Formats before 3 have no buckets. Their registry holds all branches, and every branch has a head file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from omnigraph.store.manifest.branch_buckets import MAX_ENTRIES, MIN_ENTRIES, Bucket
+from omnigraph.store.manifest.manifest_files import ManifestFile
+from omnigraph.store.manifest.manifest_rows import parse_row
+from omnigraph.store.manifest.manifest_view import ManifestView
+from omnigraph.store.manifest.records import BranchEntry, Registry, encode_body
+from omnigraph.store.manifest.row_files import RowFiles, file_path
+
+_PREFIX = "branch:"
+
+
+@dataclass(frozen=True, slots=True)
+class BucketChange:
+    """The bucket files that a change removes, and the buckets that it adds."""
+
+    removed: tuple[ManifestFile, ...]
+    added: tuple[Bucket, ...]
+
+
+class BranchEntries:
+    """The entries of branches in the views of a manifest."""
+
+    def __init__(self, rows: RowFiles) -> None:
+        self._rows = rows
+
+    def get(self, view: ManifestView, name: str) -> BranchEntry | None:
+        """Return the entry of a branch, or None if there is no such branch. One bucket is read."""
+        if not view.buckets.files:
+            return self._legacy(view).get(name)
+        file = view.buckets.files[view.buckets.find(name)]
+        text = self._rows.read(view, file).get(_PREFIX + name)
+        return None if text is None else parse_row(file_path(file), name, text, BranchEntry.from_body)
+
+    def all(self, view: ManifestView) -> dict[str, BranchEntry]:
+        """Return all entries by branch name, sorted."""
+        return dict(self.after(view, None))
+
+    def after(self, view: ManifestView, name: str | None) -> Iterator[tuple[str, BranchEntry]]:
+        """Yield the entries after a name in the order of names, or all of them. Buckets are read one by one."""
+        index = view.buckets
+        if not index.files:
+            yield from sorted(item for item in self._legacy(view).items() if name is None or item[0] > name)
+            return
+        first = 0 if name is None else index.find(name)
+        for file in index.files[first:]:
+            for branch, text in sorted(self._bucket(view, file, "").rows.items()):
+                if name is None or branch > name:
+                    yield branch, parse_row(file_path(file), branch, text, BranchEntry.from_body)
+
+    def change(
+        self,
+        view: ManifestView,
+        entries: Iterable[tuple[str, BranchEntry | None]],
+        touched: Iterable[str] = (),
+    ) -> BucketChange:
+        """Return the buckets after entries are added, replaced, or removed if None.
+
+        The buckets of the touched names are replaced as well.
+        """
+        index = view.buckets
+        positions = {index.find(name) for name in touched}
+        changed = {at: self._bucket(view, index.files[at], index.bounds[at]) for at in positions}
+        last_added: dict[int, str] = {}
+        for name, entry in entries:
+            position = index.find(name)
+            bucket = changed.get(position)
+            if bucket is None:
+                bucket = self._bucket(view, index.files[position], index.bounds[position])
+            if entry is None:
+                changed[position] = bucket.without_row(name)
+            else:
+                if name not in bucket.rows:
+                    last_added[position] = name
+                changed[position] = bucket.with_row(name, encode_body(entry.to_body()))
+        joined = self._join_small(view, changed)
+        removed = tuple(index.files[position] for position in changed)
+        added = [
+            part
+            for position, bucket in sorted(changed.items())
+            if position not in joined
+            for part in bucket.split(last_added.get(position))
+        ]
+        return BucketChange(removed, tuple(added))
+
+    def _join_small(self, view: ManifestView, changed: dict[int, Bucket]) -> set[int]:
+        """Join small buckets with a neighbour; return the positions of those that have no file any more."""
+        index = view.buckets
+        joined: set[int] = set()
+        for position in sorted(changed, reverse=True):
+            bucket = changed[position]
+            neighbour = position - 1 if position else 1
+            if len(bucket.rows) >= MIN_ENTRIES or neighbour >= len(index.files) or neighbour in joined:
+                continue
+            other = changed.get(neighbour)
+            if other is None:
+                other = self._bucket(view, index.files[neighbour], index.bounds[neighbour])
+            # An empty bucket always joins, because a file has at least one row.
+            if bucket.rows and len(other.rows) + len(bucket.rows) > MAX_ENTRIES // 2:
+                continue
+            rows = dict(sorted({**other.rows, **bucket.rows}.items()))
+            changed[neighbour] = Bucket(min(bucket.lower, other.lower), rows)
+            joined.add(position)
+        return joined
+
+    def _bucket(self, view: ManifestView, file: ManifestFile, lower: str) -> Bucket:
+        rows = self._rows.read(view, file)
+        return Bucket(lower, {key.removeprefix(_PREFIX): text for key, text in rows.items()})
+
+    def _legacy(self, view: ManifestView) -> dict[str, BranchEntry]:
+        (file,) = view.of_kind("registry")
+        rows = self._rows.read(view, file)
+        registry = parse_row(file_path(file), "registry", rows["registry"], Registry.from_body)
+        return dict(registry.legacy_branches or {})
+
+
+def bucket_rows(bucket: Bucket) -> dict[str, str]:
+    """Return the rows of a bucket by their keys."""
+    return {_PREFIX + name: text for name, text in bucket.rows.items()}
+
+
+def first_buckets(entries: Iterable[tuple[str, BranchEntry]]) -> list[Bucket]:
+    """Return the buckets of a graph that has none yet."""
+    buckets = [Bucket("", {})]
+    for name, entry in sorted(entries):
+        buckets[-1:] = buckets[-1].with_row(name, encode_body(entry.to_body())).split(name)
+    return buckets

@@ -1,0 +1,101 @@
+"""Compare-and-swap of branches: create, delete, fold heads at rest into their buckets.
+
+Every function replaces the buckets of the branches that it changes. Of two processes that replace the same bucket,
+one raises `SwapLost` and repeats its swap with a new view.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from omnigraph.store.manifest.branch_entries import first_buckets
+from omnigraph.store.manifest.manifest import Manifest, SwapLost
+from omnigraph.store.manifest.manifest_change import ManifestChange
+from omnigraph.store.manifest.manifest_files import ManifestFile
+from omnigraph.store.manifest.manifest_view import ManifestView
+from omnigraph.store.manifest.records import MAIN_BRANCH, BranchEntry, HeadRecord
+
+# From this number of head files on, the heads of branches at rest are folded into their buckets.
+MAX_HEAD_FILES: Final = 96
+# The heads that moved last keep their files.
+KEPT_HEAD_FILES: Final = 32
+# The number of buckets that one fold replaces.
+MAX_FOLDED_BUCKETS: Final = 8
+
+
+def create_branch_if_absent(
+    manifest: Manifest, view: ManifestView, name: str, entry: BranchEntry
+) -> ManifestView:
+    """Create a branch at rest at the commit of its entry; `SwapLost` if the branch exists."""
+    if manifest.branch(view, name) is not None:
+        raise SwapLost
+    return _replace_buckets(manifest, view, name, entry)
+
+
+def delete_branch_if_equals(
+    manifest: Manifest, view: ManifestView, name: str, expected: BranchEntry
+) -> ManifestView:
+    """Delete a branch if its entry is still the expected one, else raise `SwapLost`."""
+    if manifest.branch(view, name) != expected:
+        raise SwapLost
+    head = view.head_file(expected.incarnation)
+    return _replace_buckets(manifest, view, name, None, *([] if head is None else [head]))
+
+
+def _replace_buckets(
+    manifest: Manifest, view: ManifestView, name: str, entry: BranchEntry | None, *removed: ManifestFile
+) -> ManifestView:
+    buckets = manifest.branch_entries.change(view, [(name, entry)])
+    change = ManifestChange(buckets=buckets.added)
+    return manifest.replace_files(view, [*buckets.removed, *removed], change)
+
+
+def touch_bucket(manifest: Manifest, view: ManifestView, name: str) -> ManifestView:
+    """Replace the bucket of a name by an equal one, so that a concurrent swap that replaces it fails."""
+    buckets = manifest.branch_entries.change(view, (), touched=[name])
+    return manifest.replace_files(view, buckets.removed, ManifestChange(buckets=buckets.added))
+
+
+def needs_fold(view: ManifestView) -> bool:
+    """Return whether so many branches have a head file that those at rest should lose theirs."""
+    return len(view.of_kind("head")) > MAX_HEAD_FILES and bool(view.buckets.files)
+
+
+def fold_heads(manifest: Manifest, view: ManifestView) -> int:
+    """Remove the head files of branches that have not moved for the longest time; return how many.
+
+    Their entries name the head commits. A writer that publishes to one of them meanwhile repeats its swap. The work
+    is bounded. If two processes fold the same heads, one of them has no effect.
+    """
+    by_age = sorted(view.of_kind("head"), key=lambda file: file.parts[1])
+    groups: dict[int, list[tuple[ManifestFile, HeadRecord]]] = {}
+    for file in by_age[: max(0, len(by_age) - KEPT_HEAD_FILES)]:
+        head = manifest.read_head_file(view, file)
+        if head.branch == MAIN_BRANCH:
+            continue
+        groups.setdefault(view.buckets.find(head.branch), []).append((file, head))
+    chosen = sorted(groups.values(), key=len, reverse=True)[:MAX_FOLDED_BUCKETS]
+    removed: list[ManifestFile] = []
+    entries: list[tuple[str, BranchEntry | None]] = []
+    for file, head in (item for group in chosen for item in group):
+        entry = manifest.branch(view, head.branch)
+        if entry is not None and entry.incarnation == head.incarnation:
+            entries.append((head.branch, replace(entry, commit=head.commit.id)))
+            removed.append(file)
+    buckets = manifest.branch_entries.change(view, entries)
+    try:
+        manifest.replace_files(view, [*buckets.removed, *removed], ManifestChange(buckets=buckets.added))
+    except SwapLost:
+        return 0
+    return len(removed)
+
+
+def move_branches_to_buckets(manifest: Manifest, view: ManifestView, format_: int) -> ManifestView:
+    """Move the branches of a registry of an older format to buckets, and set the format."""
+    registry = manifest.registry(view)
+    change = ManifestChange(
+        registry=registry.with_format(format_).without_branches(),
+        buckets=first_buckets((registry.legacy_branches or {}).items()),
+    )
+    return manifest.replace_files(view, view.of_kind("registry"), change)

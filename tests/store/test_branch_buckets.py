@@ -1,0 +1,71 @@
+"""Buckets of branches: ranges of names, splits and file names."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.store.manifest import branch_buckets
+from omnigraph.store.manifest.branch_buckets import (
+    MAX_ENTRIES,
+    Bucket,
+    BucketIndex,
+    shortest_separator,
+)
+from omnigraph.store.manifest.manifest_files import bucket_name, parse_file
+
+NAMES = st.text(st.characters(min_codepoint=33, exclude_categories=["Cs"]), min_size=1, max_size=12)
+
+
+def index_of(buckets: list[Bucket]) -> BucketIndex:
+    files = [
+        parse_file(number, bucket_name(bucket.lower), len(bucket.rows))
+        for number, bucket in enumerate(buckets)
+    ]
+    return BucketIndex(reversed(files))
+
+
+@given(st.text(max_size=20))
+def test_bound_in_a_file_name_reads_back(bound: str) -> None:
+    file = parse_file(0, bucket_name(bound), 1)
+    assert file.lower_bound == bound
+
+
+@given(NAMES, NAMES)
+def test_separator_is_between_two_names(first: str, second: str) -> None:
+    before, after = sorted((first, second))
+    if before != after:
+        assert before < shortest_separator(before, after) <= after
+
+
+@given(st.sets(NAMES, min_size=1, max_size=60))
+def test_buckets_of_many_names_cover_every_name(names: set[str]) -> None:
+    buckets = [Bucket("", {})]
+    with_limit = branch_buckets.MAX_ENTRIES
+    try:
+        branch_buckets.MAX_ENTRIES = 4  # type: ignore[misc]
+        for name in names:
+            position = index_of(buckets).find(name)
+            buckets[position : position + 1] = buckets[position].with_row(name, "{}").split(name)
+            buckets.sort(key=lambda bucket: bucket.lower)
+    finally:
+        branch_buckets.MAX_ENTRIES = with_limit  # type: ignore[misc]
+    index = index_of(buckets)
+    assert index.bounds[0] == ""
+    assert all(name in buckets[index.find(name)].rows for name in names)
+    assert sum(len(bucket.rows) for bucket in buckets) == len(names)
+    assert max(len(bucket.rows) for bucket in buckets) <= 4
+
+
+def test_names_in_ascending_order_fill_their_buckets() -> None:
+    buckets = [Bucket("", {})]
+    for number in range(3 * MAX_ENTRIES):
+        name = f"agent-{number:05}"
+        buckets[-1:] = buckets[-1].with_row(name, "{}").split(name)
+    assert [len(bucket.rows) for bucket in buckets] == [MAX_ENTRIES] * 3
+
+
+def test_names_with_a_long_common_beginning_stay_in_one_bucket() -> None:
+    names = {f"{'x' * 100}{number:04}": "{}" for number in range(MAX_ENTRIES + 1)}
+    bucket = Bucket("", names)
+    assert bucket.split() == [bucket]
