@@ -203,7 +203,16 @@ NEUTRAL = {
     *("params", "engine", "spark", "type_name", "format", "overwrite", "progress", "message", "dry_run"),
     *("if_commit", "idempotency_key", "mode", "permissive", "rejects", "mapping", "resolve", "delete_source"),
     *("keep", "older_than", "confirm", "grace", "force", "text", "allow_data_loss", "backfill", "verify"),
-    *("durability", "storage_options", "property", "quick", "record", "reset_branch", "csv_null"),
+    *(
+        "durability",
+        "storage_options",
+        "property",
+        "quick",
+        "record",
+        "reset_branch",
+        "csv_null",
+        "skip_damaged",
+    ),
 }
 # Parameters with a name that is a state elsewhere.
 NEUTRAL_PARAMETERS = {
