@@ -192,14 +192,16 @@ class Tables:
     ) -> pa.Table:
         """Return rows of a pinned table; filter, projection and limit are pushed down to Lance."""
         options = _scan_options(columns, where, limit)
-        return self.indexes.read_table(pin.path, self.open(pin.path, pin.version), **options)
+        dataset = self.open(pin.path, pin.version)
+        return self.indexes.read_table(pin.path, dataset, **options)
 
     def scan_batches(
         self, pin: TablePin, columns: Sequence[str] | None = None, where: str | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `scan` in batches."""
         options = _scan_options(columns, where, None)
-        yield from self.indexes.read_batches(pin.path, self.open(pin.path, pin.version), **options)
+        dataset = self.open(pin.path, pin.version)
+        yield from self.indexes.read_batches(pin.path, dataset, **options)
 
     # --- staging of rows ---------------------------------------------------------------------------------
 
