@@ -231,6 +231,38 @@ def test_repair_unreadable_registry_is_rebuilt_from_the_heads(graph: Path, how: 
     assert verify_path(graph).ok
 
 
+@pytest.mark.parametrize("how", ["truncated", "deleted", "replaced"])
+def test_repair_unreadable_bucket_is_rebuilt_with_its_branches(graph: Path, how: str) -> None:
+    with opened(graph) as handle:
+        handle.branches.create("resting")
+        handle.branches.create("moved")
+        handle.mutate('query q() { insert Doc { title: "own" } }', branch="moved")
+        manifest = handle._repository.manifest
+        heads = {name: manifest.head(manifest.view, name) for name in manifest.branches(manifest.view)}
+    DAMAGES[how](max(graph.glob("__manifest/data/branches-*")))
+    found = verify_path(graph)
+    assert [item.file for item in found.damage if "branches cannot be read" in item.problem]
+    assert repair_storage(graph, confirm=False) == [("__manifest/branches", False)]
+    assert repair_storage(graph, confirm=True) == [("__manifest/branches", True)]
+    repository = Repository.open(graph, durability="os")
+    view = repository.manifest.refresh()
+    assert {name: repository.manifest.head(view, name) for name in repository.branches()} == heads
+    repository.close()
+    assert verify_path(graph).ok
+
+
+def test_repair_newest_version_that_created_a_branch_has_the_branch(graph: Path) -> None:
+    with opened(graph) as handle:
+        handle.branches.create("late")
+        head = handle.commits()[0].id
+    truncate(min(graph.glob("__manifest/_versions/*.manifest")))
+    assert repair_storage(graph, confirm=True) == [("__manifest/_versions", True)]
+    with opened(graph) as handle:
+        assert "late" in handle.branches.list()
+        assert handle.commits("late")[0].id == head
+    assert verify_path(graph).ok
+
+
 def test_repair_only_registry_lost_is_rebuilt(tmp_path: Path) -> None:
     path = tmp_path / "g"
     with og.init(path, schema="node City { name: String @key }", durability="os") as handle:

@@ -79,6 +79,17 @@ def test_trim_removes_files_that_only_old_versions_name(tmp_path: Path) -> None:
     assert trim(manifest, uri) == 0
 
 
+def test_trim_keeps_the_last_file_of_every_bucket() -> None:
+    old = NOW - timedelta(days=1)
+    registries = [f"data/registry-0{number}.lance" for number in range(6)]
+    buckets = [f"data/branches-x{bound}-0{number}.lance" for bound in ("", "61", "62") for number in range(3)]
+    files = StoredVersions({1: old, 2: NOW}, {}, dict.fromkeys([*registries, *buckets], old))
+    # The bucket that began at 62 was joined with another one, so its old files are of no use.
+    needed = frozenset([registries[5], buckets[2], buckets[5]])
+    removed = set(files.other_files_before(2, needed))
+    assert removed == {registries[0], buckets[0], buckets[3], *buckets[6:]}
+
+
 @pytest.mark.usefixtures("trims_early")
 def test_trim_in_memory_keeps_the_graph_readable() -> None:
     manifest = make_manifest(fresh_memory())
@@ -112,10 +123,9 @@ def test_trim_is_due_after_every_hundred_and_twenty_eighth_version(
     due = []
     for _ in range(8):
         move(manifest, manifest.view)
-        due.append((manifest.view.version, manifest.needs_trim))
-        if manifest.needs_trim:
-            trim(manifest, str(tmp_path / "graph"))
-    assert [version for version, needed in due if needed] == [4, 8]
+        due += [manifest.view.version] if manifest.take_trim() else []
+        assert not manifest.take_trim()
+    assert due == [4, 8]
 
 
 @pytest.mark.usefixtures("trims_early")

@@ -588,7 +588,7 @@ class Repository:
             if needs_fold(self.manifest.view):
                 fold_heads(self.manifest, self.manifest.view)
             # A copy needs the files of the version that it began with.
-            if self.manifest.needs_trim and not find_leases(self.objects).live:
+            if self.manifest.take_trim() and not find_leases(self.objects).live:
                 self.manifest.remove_old_versions(self.objects)
         except (OmnigraphError, SwapOutcomeUnknown) as error:
             # The commit is visible. A later write does this work.

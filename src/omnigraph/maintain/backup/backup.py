@@ -35,9 +35,6 @@ from omnigraph.store.manifest.manifest_files import ManifestFile, new_id
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import BackupMark, BranchEntry, HeadRecord, Registry
 
-# Old versions of the `__manifest` of a backup are removed after this many runs.
-_REMOVE_VERSIONS_EVERY = 32
-
 
 def backup(
     source: Repository,
@@ -176,8 +173,8 @@ class _Backup(CopyRun):
             return Manifest.create(self.target.root, ManifestChange(registry=registry), fragments)
         kept = {file.name for file in self.manifest_files(state)}
         old = [file for file in _without_registry(copy.view) if file.name not in kept]
-        view = copy.replace_copied_files(copy.view, registry, old, fragments)
-        if view.version % _REMOVE_VERSIONS_EVERY == 0:
+        copy.replace_copied_files(copy.view, registry, old, fragments)
+        if copy.take_trim():
             self._remove_old_versions(copy)
         return copy
 

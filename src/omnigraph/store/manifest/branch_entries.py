@@ -5,7 +5,7 @@ Formats before 3 have no buckets. Their registry holds all branches, and every b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from omnigraph.store.manifest.branch_buckets import MAX_ENTRIES, MIN_ENTRIES, Bucket
@@ -29,13 +29,14 @@ class BucketChange:
 class BranchEntries:
     """The entries of branches in the views of a manifest."""
 
-    def __init__(self, rows: RowFiles) -> None:
+    def __init__(self, rows: RowFiles, registry: Callable[[ManifestView], Registry]) -> None:
         self._rows = rows
+        self._registry = registry
 
     def get(self, view: ManifestView, name: str) -> BranchEntry | None:
         """Return the entry of a branch, or None if there is no such branch. One bucket is read."""
         if not view.buckets.files:
-            return self._legacy(view).get(name)
+            return self._of_registry(view).get(name)
         file = view.buckets.files[view.buckets.find(name)]
         text = self._rows.read(view, file).get(_PREFIX + name)
         return None if text is None else parse_row(file_path(file), name, text, BranchEntry.from_body)
@@ -48,11 +49,12 @@ class BranchEntries:
         """Yield the entries after a name in the order of names, or all of them. Buckets are read one by one."""
         index = view.buckets
         if not index.files:
-            yield from sorted(item for item in self._legacy(view).items() if name is None or item[0] > name)
+            entries = self._of_registry(view).items()
+            yield from sorted(item for item in entries if name is None or item[0] > name)
             return
         first = 0 if name is None else index.find(name)
         for file in index.files[first:]:
-            for branch, text in sorted(self._bucket(view, file, "").rows.items()):
+            for branch, text in sorted(self._bucket(view, file).rows.items()):
                 if name is None or branch > name:
                     yield branch, parse_row(file_path(file), branch, text, BranchEntry.from_body)
 
@@ -68,13 +70,13 @@ class BranchEntries:
         """
         index = view.buckets
         positions = {index.find(name) for name in touched}
-        changed = {at: self._bucket(view, index.files[at], index.bounds[at]) for at in positions}
+        changed = {position: self._bucket(view, index.files[position]) for position in positions}
         last_added: dict[int, str] = {}
         for name, entry in entries:
             position = index.find(name)
             bucket = changed.get(position)
             if bucket is None:
-                bucket = self._bucket(view, index.files[position], index.bounds[position])
+                bucket = self._bucket(view, index.files[position])
             if entry is None:
                 changed[position] = bucket.without_row(name)
             else:
@@ -102,7 +104,7 @@ class BranchEntries:
                 continue
             other = changed.get(neighbour)
             if other is None:
-                other = self._bucket(view, index.files[neighbour], index.bounds[neighbour])
+                other = self._bucket(view, index.files[neighbour])
             # An empty bucket always joins, because a file has at least one row.
             if bucket.rows and len(other.rows) + len(bucket.rows) > MAX_ENTRIES // 2:
                 continue
@@ -111,15 +113,16 @@ class BranchEntries:
             joined.add(position)
         return joined
 
-    def _bucket(self, view: ManifestView, file: ManifestFile, lower: str) -> Bucket:
-        rows = self._rows.read(view, file)
-        return Bucket(lower, {key.removeprefix(_PREFIX): text for key, text in rows.items()})
+    def _bucket(self, view: ManifestView, file: ManifestFile) -> Bucket:
+        return parse_bucket(file, self._rows.read(view, file))
 
-    def _legacy(self, view: ManifestView) -> dict[str, BranchEntry]:
-        (file,) = view.of_kind("registry")
-        rows = self._rows.read(view, file)
-        registry = parse_row(file_path(file), "registry", rows["registry"], Registry.from_body)
-        return dict(registry.legacy_branches or {})
+    def _of_registry(self, view: ManifestView) -> Mapping[str, BranchEntry]:
+        return self._registry(view).legacy_branches or {}
+
+
+def parse_bucket(file: ManifestFile, rows: Mapping[str, str]) -> Bucket:
+    """Return the bucket that a file holds, given its rows by key."""
+    return Bucket(file.lower_bound, {key.removeprefix(_PREFIX): text for key, text in rows.items()})
 
 
 def bucket_rows(bucket: Bucket) -> dict[str, str]:

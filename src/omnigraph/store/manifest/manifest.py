@@ -102,7 +102,7 @@ class Manifest:
         self.root = root
         self._lock = threading.Lock()
         self._rows = RowFiles(root, self.refresh)
-        self.branch_entries = BranchEntries(self._rows)
+        self.branch_entries = BranchEntries(self._rows, self.registry)
         self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-manifest")
         self._recorded = RecordedFiles()
         self._view = make_view(dataset)
@@ -474,17 +474,16 @@ class Manifest:
         old = [get_fragment(view.dataset, file.fragment).metadata for file in files]
         self._commit(view, LanceOperation.Rewrite([LanceOperation.RewriteGroup(old, [new])], []))
 
-    @property
-    def needs_trim(self) -> bool:
-        """Whether this handle made the commit after which old versions are removed."""
-        return self._needs_trim
+    def take_trim(self) -> bool:
+        """Return whether this handle made the commit after which old versions are removed; True only once."""
+        due, self._needs_trim = self._needs_trim, False
+        return due
 
     def remove_old_versions(self, objects: ObjectStore) -> int:
         """Remove old versions and the files that only they name; return the number of removed files.
 
         Readers with an older view find the rows of the log in the newest version.
         """
-        self._needs_trim = False
         if self.root.local is None and self.root.objects is None:
             return self._remove_old_versions_in_memory()
         stored = StoredVersions.of(objects.list(PATH), PATH)

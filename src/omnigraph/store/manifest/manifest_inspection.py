@@ -17,6 +17,7 @@ from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.file_verification import ExpectedFile, FileDamage, check_file
 from omnigraph.store.lance.lance_files import parse_version_file, transaction_file, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
+from omnigraph.store.manifest.branch_entries import parse_bucket
 from omnigraph.store.manifest.manifest import PATH, Manifest, NotAGraph
 from omnigraph.store.manifest.manifest_files import BUCKETS, ManifestFile
 from omnigraph.store.manifest.manifest_view import ManifestView, require_version
@@ -267,8 +268,8 @@ class ManifestInspection:
         for file in self.view.buckets.files:
             entries = self._records(file, BranchEntry.from_body)
             if entries:
-                names = (key.partition(":")[2] for key in self.manifest.rows(self.view, file))
-                branches |= dict(zip(names, entries, strict=True))
+                bucket = parse_bucket(file, self.manifest.rows(self.view, file))
+                branches |= dict(zip(bucket.rows, entries, strict=True))
         return branches
 
     @property

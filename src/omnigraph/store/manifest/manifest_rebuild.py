@@ -18,6 +18,7 @@ from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.branch_buckets import Bucket
+from omnigraph.store.manifest.branch_entries import parse_bucket
 from omnigraph.store.manifest.manifest import PATH, Manifest
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import BUCKETS, LOG_KINDS, ManifestFile, parse_file
@@ -157,13 +158,7 @@ def _change_of(root: LanceRoot, names: list[str]) -> ManifestChange | None:
             schemas=dict(schemas),
             recoveries=_parse(files, rows, "recovery", RecoveryRecord.from_body),
             digests=_parse(files, rows, "digests", DigestRecord.from_body),
-            buckets=[
-                Bucket(
-                    file.lower_bound, {key.partition(":")[2]: text for key, text in rows[file.name].items()}
-                )
-                for file in files
-                if file.kind == BUCKETS
-            ],
+            buckets=[parse_bucket(file, rows[file.name]) for file in files if file.kind == BUCKETS],
         )
     except (OmnigraphError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -280,11 +275,9 @@ def _older_entries(
     for name in sorted((item for item in names if item.startswith(prefix)), reverse=True):
         if name != file.name:
             try:
-                rows = _read_rows(root, parse_file(0, name, 0))
-                yield {
-                    key.partition(":")[2]: BranchEntry.from_body(json.loads(text))
-                    for key, text in rows.items()
-                }
+                older = parse_file(0, name, 0)
+                bucket = parse_bucket(older, _read_rows(root, older))
+                yield {key: BranchEntry.from_body(json.loads(text)) for key, text in bucket.rows.items()}
             except (OmnigraphError, OSError, ValueError, KeyError, TypeError):
                 continue
 
