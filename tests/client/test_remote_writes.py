@@ -138,4 +138,5 @@ class TestWrites:
         assert remote.repair() == local.repair()
         assert remote.repair(confirm=True).confirmed
         assert remote.cleanup(keep=50) == local.cleanup(keep=50)
+        assert remote.set_settings(retention="2h") == local.settings() == remote.settings()
         assert remote.cleanup(keep=1, confirm=True)["confirmed"]

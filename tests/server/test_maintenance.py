@@ -56,6 +56,19 @@ def test_cleanup_and_repair_dry_run_and_confirm(client: httpx.Client) -> None:
     )
 
 
+def test_settings_are_changed_and_shown(client: httpx.Client) -> None:
+    default = success_body(client.get("/settings"), answers.SettingsOutput)
+    assert default == {"retention": {"keep": 256, "older_than": "10m", "thinned": "7d"}}
+    changed = client.patch("/settings", json={"retention": "keep=9"})
+    assert success_body(changed, answers.SettingsOutput)["retention"]["keep"] == 9
+    fields = client.patch("/settings", json={"retention": {"keep": "forever"}})
+    assert success_body(fields, answers.SettingsOutput) == {"retention": {"keep": "forever"}}
+    assert success_body(client.get("/settings"), answers.SettingsOutput) == fields.json()
+    assert (
+        "unknown field" in error_body(client.patch("/settings", json={"retention": {"k": 1}}), 400)["error"]
+    )
+
+
 def test_verify_reports_damage_with_status_200(client: httpx.Client) -> None:
     add(client, "Cid")
     report = success_body(client.post("/verify"), answers.VerifyOutput)

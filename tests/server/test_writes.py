@@ -117,11 +117,13 @@ UNCONDITIONAL = (
     ("POST", "/optimize"),
     ("POST", "/cleanup"),
     ("POST", "/repair"),
+    ("PATCH", "/settings"),
 )
 
 
 def test_if_commit_header_on_other_routes_returns_400(client: httpx.Client) -> None:
     body = {"name": "new", "source": "main", "target": "dev", "schema_source": "", "data": "", "keep": 1}
+    body["retention"] = "forever"
     headers, now = {IF_COMMIT: "01M7F68NRJJYA661PHN2PSXM9J"}, head(client)
     for method, path in UNCONDITIONAL:
         sent = None if method == "DELETE" or path in ("/load/ndjson", "/load/files") else body

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.load.load_request import Rejects
     from omnigraph.maintain.backup.copy_report import CopyReport, Verification
+    from omnigraph.maintain.settings import GraphSettings, RetentionInput
     from omnigraph.maintain.verification.report import VerifyReport
     from omnigraph.rules.load_mode import LoadMode
 
@@ -379,6 +380,20 @@ class AsyncGraph(AsyncHandle):
             lambda: self._graph.baseline(target, branch=branch, kinds=kinds, types=types, ops=ops),
             await_if_cancelled=True,
         )
+
+    async def settings(self) -> GraphSettings:
+        """Return the settings of the graph, which all processes that use it share.
+
+        See `Graph.settings`.
+        """
+        return await self._threads.read(lambda: self._graph.settings())
+
+    async def set_settings(self, *, retention: RetentionInput) -> GraphSettings:
+        """Change the settings of the graph and return them.
+
+        See `Graph.set_settings`.
+        """
+        return await self._threads.write(lambda: self._graph.set_settings(retention=retention))
 
     async def cleanup(
         self,

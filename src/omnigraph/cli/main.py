@@ -24,6 +24,7 @@ from omnigraph.cli.commands.explain import explain
 from omnigraph.cli.commands.export import export
 from omnigraph.cli.commands.fmt import fmt
 from omnigraph.cli.commands.get import get
+from omnigraph.cli.commands.graph_settings import settings_commands
 from omnigraph.cli.commands.graphs import graph_commands
 from omnigraph.cli.commands.init import init
 from omnigraph.cli.commands.lint import lint
@@ -78,6 +79,7 @@ app.command(epilog=EPILOG)(optimize)
 app.command(epilog=EPILOG)(verify)
 app.command(epilog=EPILOG)(repair)
 app.command(epilog=EPILOG)(cleanup)
+app.add_typer(settings_commands, name="settings")
 app.command(epilog=EPILOG)(backup)
 app.command(epilog=EPILOG)(restore)
 app.command(epilog=EPILOG)(clone)

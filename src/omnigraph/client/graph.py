@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from omnigraph.api.results.blobs import Blob, BlobSelector
     from omnigraph.graph.progress import Progress
     from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.maintain.settings import GraphSettings, RetentionInput
     from omnigraph.maintain.verification.report import VerifyReport
     from omnigraph.maintain.verification.verify_options import VerifyOptions
 
@@ -221,6 +222,18 @@ class RemoteGraph(RemoteChangeReads, Graph):
         return self._transport.call("GET", "/commits", partial(decode, list[Commit]), params=params)
 
     # --- maintenance -------------------------------------------------------------------------------------
+
+    def _settings(self) -> GraphSettings:
+        from omnigraph.maintain.settings import GraphSettings
+
+        return self._transport.call("GET", "/settings", partial(decode, GraphSettings))
+
+    def _set_settings(self, retention: RetentionInput) -> GraphSettings:
+        from omnigraph.maintain.settings import GraphSettings, RetentionSetting
+
+        body = {"retention": RetentionSetting.of(retention).to_json()}
+        decode_settings = partial(decode, GraphSettings)
+        return self._transport.call("PATCH", "/settings", decode_settings, body=body, writes=True)
 
     def _cleanup(self, options: CleanupOptions) -> dict[str, Any]:
         body = {

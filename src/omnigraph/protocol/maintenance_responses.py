@@ -64,6 +64,12 @@ class CleanupOutput(ResponseModel):
     objects_error: str | None
 
 
+class SettingsOutput(ResponseModel):
+    """Settings of a graph. `retention` has `keep`, `older_than` and `thinned`, or `keep` with `forever`."""
+
+    retention: dict[str, Any]
+
+
 class DamageOutput(ResponseModel):
     """A damaged file, or a violated rule, with the branches and commits that it affects."""
 

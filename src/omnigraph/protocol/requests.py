@@ -230,6 +230,12 @@ class CleanupRequest(LenientRequest):
     grace: str | None = None
 
 
+class SettingsRequest(LenientRequest):
+    """Change of the settings. `retention` is a text such as `forever`, or an object with its fields."""
+
+    retention: str | dict[str, Any]
+
+
 class VerifyRequest(LenientRequest):
     """Verification request. `branch` restricts it to one branch; `record` adds missing digests."""
 

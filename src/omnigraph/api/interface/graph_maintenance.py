@@ -18,6 +18,7 @@ from omnigraph.maintain.verification.verify_options import VerifyOptions
 
 if TYPE_CHECKING:
     from omnigraph.api.results.maintenance_reports import Index, Optimized, Repair
+    from omnigraph.maintain.settings import GraphSettings, RetentionInput
     from omnigraph.maintain.verification.report import VerifyReport
 
 
@@ -66,7 +67,32 @@ class RepairOptions:
 
 
 class GraphMaintenance(ABC):
-    """Garbage collection, compaction, indexes, verification, repair and backup."""
+    """Settings, garbage collection, compaction, indexes, verification, repair and backup."""
+
+    def settings(self) -> GraphSettings:
+        """Return the settings of the graph, which all processes that use it share.
+
+        >>> import omnigraph as og
+        >>> og.init("memory://docs-settings", schema="node City { name: String @key }").settings().retention.keep
+        256
+        """
+        return self._settings()
+
+    def set_settings(self, *, retention: RetentionInput) -> GraphSettings:
+        """Change the settings of the graph and return them.
+
+        `retention` states which commits keep their data when upkeep collects garbage: ``"default"``, ``"forever"``,
+        a duration such as ``"1h"``, or fields such as ``{"keep": 1000, "older_than": "1h", "thinned": "30d"}``. The
+        newest `keep` commits of each branch keep their data, and so do commits that were current within
+        `older_than`. Of the commits before them, the last one of each minute of the last hour, of each hour of the
+        last day, and of each day within `thinned` keeps its data. Fields that are not given have their default.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-set-settings", schema="node City { name: String @key }")
+        >>> g.set_settings(retention={"keep": 1000, "older_than": "1h"}).to_json()
+        {'retention': {'keep': 1000, 'older_than': '1h', 'thinned': '7d'}}
+        """
+        return self._set_settings(retention)
 
     def cleanup(
         self,
@@ -241,6 +267,12 @@ class GraphMaintenance(ABC):
         []
         """
         return self._indexes(branch, at)
+
+    @abstractmethod
+    def _settings(self) -> GraphSettings: ...
+
+    @abstractmethod
+    def _set_settings(self, retention: RetentionInput) -> GraphSettings: ...
 
     @abstractmethod
     def _cleanup(self, options: CleanupOptions) -> dict[str, Any]: ...

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.progress import Progress
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.maintain.settings import GraphSettings, RetentionInput
     from omnigraph.maintain.verification.report import VerifyReport
     from omnigraph.policy.gate import Access, Gate
     from omnigraph.read.reader import Reader
@@ -210,6 +211,19 @@ class LocalGraph(LocalChangeReads, Graph):
         return HealthCheck(self._repository)
 
     # --- maintenance -------------------------------------------------------------------------------------
+
+    def _settings(self) -> GraphSettings:
+        from omnigraph.maintain.settings import read_settings
+
+        self._authorizer.authorize("read")
+        return read_settings(self._repository)
+
+    def _set_settings(self, retention: RetentionInput) -> GraphSettings:
+        from omnigraph.maintain.settings import change_settings
+
+        # A shorter retention lets upkeep truncate the history of every branch.
+        self._authorizer.authorize("admin")
+        return change_settings(self._repository, retention=retention)
 
     def _cleanup(self, options: CleanupOptions) -> dict[str, Any]:
         from omnigraph.maintain.cleanup import GRACE, cleanup

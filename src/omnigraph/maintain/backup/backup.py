@@ -281,7 +281,14 @@ class _Clone(_NewGraph):
         commits = [get(item.id) for _, item in ancestors_by_distance(get, head.commit)]
         schemas = {name: manifest.schema(state.view, name) for name in {item.schema for item in commits}}
         incarnation = new_id()
-        registry = Registry(CURRENT, new_id(), now, next_id=state.registry.next_id, main=incarnation)
+        registry = Registry(
+            CURRENT,
+            new_id(),
+            now,
+            next_id=state.registry.next_id,
+            main=incarnation,
+            settings=state.registry.settings,
+        )
         change = ManifestChange(
             registry,
             [HeadRecord(MAIN, incarnation, head.commit)],

@@ -1,4 +1,4 @@
-"""Maintenance routes: indexes, compaction, garbage collection, verification and recovery."""
+"""Maintenance routes: settings, indexes, compaction, garbage collection, verification and recovery."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ from starlette.responses import Response
 from omnigraph.api.graph import Graph
 from omnigraph.api.results.maintenance_reports import Optimized
 from omnigraph.maintain.optimize import BUSY, EXACT_VECTORS, TypeOptimization
+from omnigraph.maintain.settings import GraphSettings
 from omnigraph.maintain.verification.report import VerifyReport
 from omnigraph.protocol import maintenance_responses as responses
-from omnigraph.protocol.requests import CleanupRequest, OptimizeRequest, RepairRequest, VerifyRequest
+from omnigraph.protocol.requests import (
+    CleanupRequest,
+    OptimizeRequest,
+    RepairRequest,
+    SettingsRequest,
+    VerifyRequest,
+)
 from omnigraph.protocol.result_bodies import commit_body, recovery_body
 from omnigraph.server.http.error_responses import STORAGE_FAILURE
 from omnigraph.server.http.request_context import Context, RequestContext
@@ -62,6 +69,33 @@ async def optimize(context: Context, body: OptimizeRequest | None = None) -> Res
         return replace(result, datasets=tuple(_redact_dataset(context, item) for item in result.datasets))
 
     return await context.write(work, _optimize_body)
+
+
+@router.get(
+    "/settings",
+    operation_id="cluster_getSettings",
+    response_model=responses.SettingsOutput,
+    responses=SUCCESS,
+)
+async def get_settings(context: Context) -> Response:
+    """Settings of the graph."""
+    context.authorize("read")
+    return await context.read(lambda graph: graph.settings(), GraphSettings.to_json)
+
+
+@router.patch(
+    "/settings",
+    operation_id="cluster_setSettings",
+    response_model=responses.SettingsOutput,
+    responses={**SUCCESS, **error_responses(415, 429)},
+)
+async def set_settings(context: Context, body: SettingsRequest) -> Response:
+    """Change the settings of the graph. Requires permission for `admin`."""
+    reject_if_commit_header(context.request)
+    context.authorize("admin")
+    return await context.write(
+        lambda graph: graph.set_settings(retention=body.retention), GraphSettings.to_json
+    )
 
 
 @router.post(

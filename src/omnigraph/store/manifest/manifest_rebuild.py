@@ -219,6 +219,7 @@ def rebuild_registry(
         next_id,
         main=None if legacy is not None or main is None else main.incarnation,
         legacy_branches=legacy,
+        settings=older.settings,
     )
     manifest.replace_files(view, view.of_kind("registry"), ManifestChange(registry=registry))
     return registry

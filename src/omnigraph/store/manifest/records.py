@@ -208,7 +208,7 @@ class Registry:
     `next_id` is the next unused id of a type, property or table on any branch; 0 before the first allocation.
     `backup` is set in a backup and None in other graphs. `main` is the incarnation of branch `main`, which always
     has a head file, so that its head is found without its entry. `legacy_branches` are the branches of formats
-    before 3.
+    before 3. `settings` has the settings of the graph that were changed from their defaults.
     """
 
     format: int
@@ -219,6 +219,7 @@ class Registry:
     backup: BackupMark | None = None
     main: str | None = None
     legacy_branches: Mapping[str, BranchEntry] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def to_body(self) -> Body:
         """Return the JSON form."""
@@ -231,6 +232,7 @@ class Registry:
             **({} if self.backup is None else {"backup": self.backup.to_body()}),
             **({} if self.main is None else {"main": self.main}),
             **({} if self.legacy_branches is None else {"branches": self._legacy_body()}),
+            **({"settings": dict(self.settings)} if self.settings else {}),
         }
 
     def _legacy_body(self) -> Body:
@@ -251,6 +253,7 @@ class Registry:
             None
             if branches is None
             else {name: BranchEntry.from_body(entry) for name, entry in branches.items()},
+            dict(body.get("settings", {})),
         )
 
     def with_next_epoch(self) -> Registry:
@@ -260,6 +263,10 @@ class Registry:
     def with_next_id(self, next_id: int) -> Registry:
         """Return the registry with the ids below `next_id` allocated."""
         return replace(self, next_id=next_id, epoch=self.epoch + 1)
+
+    def with_settings(self, settings: Mapping[str, Any]) -> Registry:
+        """Return the registry with other settings of the graph."""
+        return replace(self, settings=dict(settings), epoch=self.epoch + 1)
 
     def with_format(self, format_: int) -> Registry:
         """Return the registry with another format version."""
