@@ -111,6 +111,17 @@ class TestTexts:
             with pytest.raises(InvalidInput, match=r"`branch`( is not valid|: expected a string)"):
                 call(still, branch)
 
+    def test_branch_list_with_invalid_page_is_refused(self, still: og.Graph) -> None:
+        wrong: Any
+        for wrong in (-1, "2", 1.5, True):
+            with pytest.raises(InvalidInput, match="`limit` must be a non-negative integer"):
+                still.branches.list(limit=wrong)
+        for wrong in (5, "\ud800"):
+            with pytest.raises(InvalidInput, match="`prefix`"):
+                still.branches.list(prefix=wrong)
+            with pytest.raises(InvalidInput, match="`after`"):
+                still.branches.list(after=wrong)
+
     def test_query_that_is_neither_text_nor_path_is_refused(self, graph: og.Graph, tmp_path: Path) -> None:
         path = tmp_path / "all.gq"
         path.write_text(ALL, encoding="utf-8")

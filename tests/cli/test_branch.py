@@ -62,6 +62,22 @@ def test_json_is_one_document_of_fixed_shape() -> None:
     assert made.stdout.startswith('{\n  "uri"')
 
 
+def test_list_with_limit_prints_a_page_and_how_to_continue() -> None:
+    for name in ("agent 1", "agent 2", "zoo"):
+        run("branch", "create", name, *TO)
+    page = run("branch", "list", "--limit", "2", *TO)
+    assert page.stdout == "agent 1\nagent 2\n"
+    assert page.stderr == "more branches follow: add --after 'agent 2'\n"
+    rest = run("branch", "list", "--limit", "2", "--after", "agent 2", *TO)
+    assert (rest.stdout, rest.stderr) == ("main\nzoo\n", "")
+    assert run("branch", "list", "--prefix", "agent", *TO).stdout == "agent 1\nagent 2\n"
+    document = json.loads(run("branch", "list", "--limit", "1", "--json", *TO).stdout)
+    assert document == {"branches": ["agent 1"], "next_after": "agent 1"}
+    whole = json.loads(run("branch", "list", "--limit", "4", "--json", *TO).stdout)
+    assert whole == {"branches": ["agent 1", "agent 2", "main", "zoo"]}
+    assert run("branch", "list", "--limit", "0", *TO).code == 2
+
+
 def test_a_branch_begins_where_another_stands() -> None:
     run("branch", "create", "a", *TO)
     tip = add_people("g.omni", "Ann", branch="a")

@@ -155,6 +155,16 @@ class TestConnecting:
             assert view.actor == "ann"
         assert remote_team.branches.list() == ["main"]
 
+    def test_branches_are_listed_in_pages(self, local: og.Graph, remote: RemoteGraph) -> None:
+        for name in ("agent/1", "agent/2", "zoo"):
+            local.branches.create(name)
+        for prefix in ("", "agent/", "x"):
+            for after in (None, "", "agent/1", "n"):
+                for limit in (None, 0, 1, 2, 9):
+                    page = remote.branches.list(prefix=prefix, after=after, limit=limit)
+                    assert page == local.branches.list(prefix=prefix, after=after, limit=limit)
+        assert remote.branches.list(prefix="agent/", after="agent/1", limit=5) == ["agent/2"]
+
     def test_list_graphs_requires_permission(self, server: Running) -> None:
         found = list_graphs(server.url, TOKENS["ann"])
         assert ServedGraph("team", server.hosted.graphs["team"].graph.uri) in found

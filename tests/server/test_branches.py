@@ -27,6 +27,28 @@ def test_branch_is_created_listed_and_deleted(client: httpx.Client) -> None:
     assert client.get("/branches").json() == {"branches": ["main"]}
 
 
+def test_branches_are_listed_in_pages(client: httpx.Client) -> None:
+    for name in ("agent/1", "agent/2", "agent/3", "zoo"):
+        client.post("/branches", json={"name": name})
+    pages: list[list[str]] = []
+    after = None
+    while not pages or after is not None:
+        params = {"limit": 2} if after is None else {"limit": 2, "after": after}
+        page = success_body(client.get("/branches", params=params), responses.BranchListOutput)
+        pages.append(page["branches"])
+        after = page.get("next_after")
+    assert pages == [["agent/1", "agent/2"], ["agent/3", "main"], ["zoo"]]
+    found = client.get("/branches", params={"prefix": "agent/", "limit": 3})
+    assert found.json() == {"branches": ["agent/1", "agent/2", "agent/3"]}
+    assert client.get("/branches", params={"prefix": "agent/2"}).json() == {"branches": ["agent/2"]}
+    assert client.get("/branches", params={"limit": 0}).json() == {"branches": []}
+
+
+@pytest.mark.parametrize("limit", ["-1", "x", "1.5", str(2**60)])
+def test_branch_list_with_invalid_limit_returns_400(client: httpx.Client, limit: str) -> None:
+    assert "limit" in error_body(client.get("/branches", params={"limit": limit}), 400)["error"]
+
+
 @pytest.mark.parametrize(
     "name", ["a/b", "ünï", "100%", "a%2Fb", "a?b#c", "a b", "...", "merge", "a+b", "a//"]
 )

@@ -12,6 +12,7 @@ from omnigraph.store.manifest.branch_buckets import (
     BucketIndex,
     shortest_separator,
 )
+from omnigraph.store.manifest.branch_entries import select_names
 from omnigraph.store.manifest.manifest_files import bucket_name, parse_file
 
 NAMES = st.text(st.characters(min_codepoint=33, exclude_categories=["Cs"]), min_size=1, max_size=12)
@@ -69,3 +70,11 @@ def test_names_with_a_long_common_beginning_stay_in_one_bucket() -> None:
     names = {f"{'x' * 100}{number:04}": "{}" for number in range(MAX_ENTRIES + 1)}
     bucket = Bucket("", names)
     assert bucket.split() == [bucket]
+
+
+@given(st.sets(NAMES, max_size=30), st.text(max_size=3), st.none() | NAMES)
+def test_selected_names_are_those_with_the_prefix_after_the_name(
+    names: set[str], prefix: str, after: str | None
+) -> None:
+    expected = [name for name in sorted(names) if name.startswith(prefix) and (after is None or name > after)]
+    assert list(select_names(sorted(names), prefix, after)) == expected

@@ -244,6 +244,10 @@ def test_many_branches_are_created_found_and_deleted(uri: str, monkeypatch: pyte
     assert [cold.branch(cold.view, name) for name in names] == list(entries.values())
     after = [name for name, _ in cold.branches_after(cold.view, "agent-15")]
     assert after == [name for name in sorted(["main", *names]) if name > "agent-15"]
+    assert list(cold.branch_entries.names(cold.view, after="agent-15")) == after
+    for prefix in ("", "agent-1", "agent-19", "m", "x", "agent-1x"):
+        found = list(cold.branch_entries.names(cold.view, prefix))
+        assert found == [name for name in sorted(["main", *names]) if name.startswith(prefix)]
     for name in names:
         delete_branch_if_equals(manifest, manifest.view, name, entries[name])
     assert list(manifest.branches(manifest.view)) == ["main"]

@@ -20,12 +20,14 @@ class AsyncBranches:
         self._branches = branches
         self._threads = threads
 
-    async def list(self) -> list[str]:
-        """Return the names of all branches, sorted.
+    async def list(
+        self, *, prefix: str = "", after: str | None = None, limit: int | None = None
+    ) -> list[str]:
+        """Return the names of the branches, sorted.
 
         See `Branches.list`.
         """
-        return await self._threads.read(lambda: self._branches.list())
+        return await self._threads.read(lambda: self._branches.list(prefix=prefix, after=after, limit=limit))
 
     async def create(
         self, name: str, source: str = "main", *, at: At = None, actor: str | None = None

@@ -7,6 +7,8 @@ from datetime import datetime
 
 from omnigraph.changes.change_records import ChangeFilter
 from omnigraph.errors import NotFound
+from omnigraph.graph.branch_lookup import has_branch, known_branches
+from omnigraph.graph.branch_names import LISTED_IN_ERRORS
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang.suggestions import suggestion
@@ -46,14 +48,14 @@ def find_state(
     if not isinstance(name_or_state, str):
         return repository.snapshot(at=name_or_state), None
     name = name_or_state.strip()
-    branches = repository.branches()
-    if name in branches:
+    if has_branch(repository.manifest, name):
         return repository.snapshot(name), name
     try:
         return repository.snapshot(at=name), None
     except NotFound as error:
+        branches = known_branches(repository.manifest, repository.manifest.view, name)
         raise NotFound(
             f"'{name}' is neither a branch nor a commit",
-            details={"branch": name, "commit_id": name, "branches": list(branches)[:50]},
+            details={"branch": name, "commit_id": name, "branches": branches[:LISTED_IN_ERRORS]},
             hint=suggestion(name, branches),
         ) from error

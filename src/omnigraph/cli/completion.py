@@ -19,6 +19,8 @@ from omnigraph.errors import OmnigraphError
 
 # How long completion waits for a server.
 _TIMEOUT_SECONDS = 1.0
+# The number of names that a shell is given to choose from.
+_MAX_NAMES = 100
 
 
 def complete_branch(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -36,14 +38,15 @@ def complete_branch(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
     server, graph = _value(words, "--server"), _value(words, "--graph")
     if server is not None:
-        found = _with_timeout(lambda: _served_branches(server, graph))
+        # A server of an earlier release ignores the prefix.
+        found = _with_timeout(lambda: _served_branches(server, graph, incomplete))
         return [name for name in found if name.startswith(incomplete)]
     store = _value(words, "--store")
     stores = [] if store is None else [store]
     if any(item.name == "uri" for item in ctx.command.params):
         stores += [word for word in words if "://" in word or Path(word).is_dir()]
     try:
-        return [name for name in _branches(stores[0]) if name.startswith(incomplete)] if stores else []
+        return _branches(stores[0], incomplete) if stores else []
     except OmnigraphError:
         # The command line is incomplete. Its errors are reported when the command is run.
         return []
@@ -53,17 +56,18 @@ def _value(words: list[str], option: str) -> str | None:
     return next((word.partition("=")[2] for word in words if word.startswith(f"{option}=")), None)
 
 
-def _branches(uri: str) -> list[str]:
+def _branches(uri: str, prefix: str) -> list[str]:
+    from omnigraph.graph.branch_lookup import list_branches
     from omnigraph.graph.repository import Repository
     from omnigraph.store.location import Location
     from omnigraph.store.storage_options import s3_options
 
     options = None if Location.parse(uri).is_local else s3_options(os.environ)
     with closing(Repository.open(uri, mode="r", options=options)) as repository:
-        return list(repository.branches())
+        return list_branches(repository.manifest, prefix, limit=_MAX_NAMES)
 
 
-def _served_branches(named: str, graph: str | None) -> list[str]:
+def _served_branches(named: str, graph: str | None, prefix: str) -> list[str]:
     from omnigraph.cli.served_graph import choose_graph
     from omnigraph.cli.settings.config import config_path, read_config
     from omnigraph.cli.settings.credentials import token_for
@@ -77,7 +81,7 @@ def _served_branches(named: str, graph: str | None) -> list[str]:
     token = token_for(server, os.environ)
     url, id_ = choose_graph(server, GraphAddress("server", named, "--server", graph), token)
     with connect(url, id_, token=token, timeout=_TIMEOUT_SECONDS) as found:
-        return found.branches.list()
+        return found.branches.list(prefix=prefix, limit=_MAX_NAMES)
 
 
 def _with_timeout(list_branches: Callable[[], list[str]]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from omnigraph.api.results.commits import At, state_at
@@ -16,6 +16,9 @@ from omnigraph.protocol.codec import IF_COMMIT, decode, to_json_value
 if TYPE_CHECKING:
     from omnigraph.api.results.changes import ChangeFilter
     from omnigraph.client.transport import Transport
+
+# The number of names among which a similar one is searched if a branch does not exist.
+_MAX_KNOWN_BRANCHES: Final = 1_000
 
 
 def state_of(branch: str, at: At = None) -> dict[str, str]:
@@ -39,11 +42,24 @@ def place_of(transport: Transport, branch: str, at: At = None) -> dict[str, str]
     A request for a commit does not name a branch, so an extra request checks a branch other than main.
     """
     members, name = state_of(branch, at), branch.strip()
-    if isinstance(state_at(at), str) and name != MAIN:
-        known = transport.call("GET", "/branches", lambda answer: decode(list[str], answer["branches"]))
-        if name not in known:
-            raise branch_not_found(name, known)
+    if isinstance(state_at(at), str) and name != MAIN and not _has_branch(transport, name):
+        raise branch_not_found(name, list_branches(transport, limit=_MAX_KNOWN_BRANCHES))
     return members
+
+
+def _has_branch(transport: Transport, name: str) -> bool:
+    # The first of the names that begin with a name is the name itself.
+    return name in list_branches(transport, prefix=name, limit=1)
+
+
+def list_branches(
+    transport: Transport, prefix: str = "", after: str | None = None, limit: int | None = None
+) -> list[str]:
+    """Return the names of branches that begin with a prefix and come after a name, sorted."""
+    params = {"prefix": prefix or None, "after": after, "limit": limit}
+    return transport.call(
+        "GET", "/branches", lambda answer: decode(list[str], answer["branches"]), params=params
+    )
 
 
 def params_of(params: Mapping[str, Any] | None) -> Any:

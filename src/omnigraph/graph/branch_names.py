@@ -14,6 +14,8 @@ from omnigraph.store.manifest.records import MAIN_BRANCH
 MAIN: Final = MAIN_BRANCH
 INTERNAL = frozenset({"__schema_apply_lock__"})
 MAX_NAME_BYTES = 1024
+# The number of branches that the error for an unknown branch lists.
+LISTED_IN_ERRORS: Final = 50
 # The exact form of a commit id: 128 bits in Crockford's base 32.
 _COMMIT_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _DOT_SEGMENTS = frozenset({".", ".."})
@@ -61,7 +63,7 @@ def branch_not_found(name: str, known: Iterable[str]) -> NotFound:
     names = sorted(known)
     return NotFound(
         f"branch '{name}' not found",
-        details={"branch": name, "branches": names[:50]},
+        details={"branch": name, "branches": names[:LISTED_IN_ERRORS]},
         hint=suggestion(name, names),
     )
 

@@ -22,9 +22,9 @@ from omnigraph.errors import (
     RecoveryRequired,
 )
 from omnigraph.graph.argument_checks import check_text, require_text
+from omnigraph.graph.branch_lookup import unknown_branch
 from omnigraph.graph.branch_names import (
     MAIN,
-    branch_not_found,
     check_branch_name,
     check_new_name,
     check_not_main,
@@ -238,7 +238,7 @@ class Repository:
         branch = normalize_branch_name(branch)
         head = self.manifest.head(view, branch)
         if head is None:
-            raise branch_not_found(branch, self.manifest.branches(view))
+            raise unknown_branch(self.manifest, view, branch)
         return head
 
     def snapshot(self, branch: str = MAIN, at: At = None) -> Snapshot:
@@ -378,7 +378,7 @@ class Repository:
                 if attempted is not None:
                     # An earlier attempt of this call succeeded, but its reply was lost.
                     return
-                raise branch_not_found(name, self.manifest.branches(view))
+                raise unknown_branch(self.manifest, view, name)
             if expected_head is not None:
                 check_expected_head(name, expected_head, self._head(view, name).commit)
             attempted = entry.incarnation

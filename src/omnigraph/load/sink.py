@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.table_lookup import find_table
 from omnigraph.errors import Conflict, NotFound, OmnigraphError
+from omnigraph.graph.branch_lookup import has_branch
 from omnigraph.graph.publish import PublishReceipt
 from omnigraph.graph.recovery.intents import Intent, Intents, lease_intent
 from omnigraph.graph.recovery.scratch_files import PREFIX, ScratchFolder
@@ -220,7 +221,7 @@ def open_stream(options: SinkOptions, names: Sequence[str]) -> SinkStream:
 
 def _prepare_branch(repository: Repository, options: SinkOptions, names: Sequence[str]) -> str:
     """Check the columns, create the branch if it is missing, and return the key of the table."""
-    missing = options.branch not in repository.branches()
+    missing = not has_branch(repository.manifest, options.branch)
     if missing and options.create_from is None:
         raise NotFound(
             f"branch '{options.branch}' not found",

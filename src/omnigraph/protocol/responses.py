@@ -95,9 +95,10 @@ class CommitListOutput(ResponseModel):
 
 
 class BranchListOutput(ResponseModel):
-    """Branch names, sorted."""
+    """Branch names, sorted. `next_after` is present if there are more names than `limit`."""
 
     branches: list[str]
+    next_after: str | None = None
 
 
 class BranchCreateOutput(ResponseModel):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from omnigraph.api.results.commits import At
+from omnigraph.api.results.commits import At, check_limit
 from omnigraph.api.results.merges import Merged, MergeRequest, Resolve
+from omnigraph.graph.argument_checks import check_text, require_text
 from omnigraph.graph.progress import Progress
 
 
@@ -21,9 +23,25 @@ class Branch:
 class Branches(ABC):
     """The branches of a graph; the `branches` attribute of `Graph`."""
 
-    @abstractmethod
-    def list(self) -> list[str]:
-        """Return the names of all branches, sorted."""
+    def list(self, *, prefix: str = "", after: str | None = None, limit: int | None = None) -> list[str]:
+        """Return the names of the branches, sorted.
+
+        `prefix` selects the names that begin with a text. `limit` is the maximum number of names, None for all.
+        `after` continues a list after a name, which need not exist: the last name of a page gives the next page.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-branches", schema="node City { name: String @key }")
+        >>> for number in range(5):
+        ...     _ = g.branches.create(f"agent-{number}")
+        >>> g.branches.list(prefix="agent-", limit=2)
+        ['agent-0', 'agent-1']
+        >>> g.branches.list(prefix="agent-", limit=2, after="agent-1")
+        ['agent-2', 'agent-3']
+        """
+        check_limit(limit)
+        require_text("prefix", prefix)
+        check_text("after", after)
+        return self._list(prefix, after, limit)
 
     def create(self, name: str, source: str = "main", *, at: At = None, actor: str | None = None) -> Branch:
         """Create a branch at the head of `source`, or at the state `at`. No data is copied.
@@ -71,6 +89,9 @@ class Branches(ABC):
         """
         options = MergeRequest(into, resolve, dry_run, message, if_commit, actor, progress, delete_source)
         return self._merge(source, options)
+
+    @abstractmethod
+    def _list(self, prefix: str, after: str | None, limit: int | None) -> builtins.list[str]: ...
 
     @abstractmethod
     def _create(self, name: str, source: str, at: At, actor: str | None) -> Branch: ...

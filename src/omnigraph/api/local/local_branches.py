@@ -22,9 +22,11 @@ class LocalBranches(Branches):
         self._repository = repository
         self._authorizer = authorizer
 
-    def list(self) -> list[str]:
+    def _list(self, prefix: str, after: str | None, limit: int | None) -> list[str]:
+        from omnigraph.graph.branch_lookup import list_branches
+
         self._authorizer.authorize("read")
-        return list(self._repository.branches())
+        return list_branches(self._repository.manifest, prefix, after, limit)
 
     def delete(self, name: str) -> None:
         self._authorizer.authorize("branch_delete", target=name)

@@ -32,9 +32,10 @@ def run_load(repository: Repository, request: LoadRequest, authorizer: Authorize
 
     A branch that was created for the load remains if the load fails.
     """
+    from omnigraph.graph.branch_lookup import has_branch
     from omnigraph.load.load import LoadResult
 
-    missing = request.branch.strip() not in repository.branches()
+    missing = not has_branch(repository.manifest, request.branch.strip())
     if missing:
         _create_branch(repository, request, authorizer)
     elif request.create_from is not None:

@@ -95,6 +95,6 @@ def commit_id_of(commit: str | Commit) -> str:
 
 
 def check_limit(limit: int | None) -> None:
-    """Raise `InvalidInput` unless `limit` is None or a number of commits."""
+    """Raise `InvalidInput` unless `limit` is None or a number of results."""
     if limit is not None and (type(limit) is not int or not 0 <= limit <= sys.maxsize):
         raise InvalidInput(f"`limit` must be a non-negative integer, got {limit!r}")

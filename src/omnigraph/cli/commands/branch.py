@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
@@ -16,7 +17,7 @@ from omnigraph.cli.merge_options import (
 )
 from omnigraph.cli.query_arguments import MessageOption, refuse_local_options
 from omnigraph.cli.render.conflict_table import SideNames, describe_merged, print_preview, report_conflicts
-from omnigraph.cli.render.output import print_json, print_line, print_warning
+from omnigraph.cli.render.output import print_json, print_line, print_note, print_warning
 from omnigraph.cli.render.progress_bar import show_progress
 from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.state_arguments import read_moment
@@ -69,16 +70,38 @@ def create(
 
 
 @branch_commands.command("list", epilog=EPILOG)
-def list_(ctx: typer.Context, uri: UriOption = None, json: JsonOption = False) -> None:
-    """List the branches, sorted by name."""
+def list_(
+    ctx: typer.Context,
+    prefix: Annotated[
+        str, typer.Option("--prefix", metavar="TEXT", help="Only branches whose names begin with TEXT.")
+    ] = "",
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Maximum number of branches.")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="NAME", help="Only branches after NAME: the next page.")
+    ] = None,
+    uri: UriOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the branches, sorted by name.
+
+    With --limit the list is a page. If there are more branches, the command for the next page is printed on stderr,
+    and --json adds `next_after`.
+    """
     target = resolve_target(ctx, uri)
     with open_graph(target, "r") as graph:
-        names = graph.branches.list()
+        # One name more shows whether there is another page.
+        found = graph.branches.list(prefix=prefix, after=after, limit=None if limit is None else limit + 1)
+    names = found[:limit]
+    has_more = len(found) > len(names)
     if json:
-        print_json({"branches": names})
+        print_json({"branches": names, **({"next_after": names[-1]} if has_more else {})})
         return
     for name in names:
         print_line(name)
+    if has_more and not target.chosen.quiet:
+        print_note(f"more branches follow: add --after {shlex.quote(names[-1])}")
 
 
 @branch_commands.command(epilog=EPILOG)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Query
 from starlette.responses import Response
 
 from omnigraph.api.graph import Graph
@@ -25,17 +26,35 @@ from omnigraph.server.http.routing import (
 
 router = graph_router("branches")
 
+# Larger than any number of branches.
+_MAX_LIMIT = 2**53
+
 
 @router.get(
     "/branches",
     operation_id="cluster_listBranches",
     response_model=responses.BranchListOutput,
+    response_model_exclude_none=True,
     responses=SUCCESS,
 )
-async def list_branches(context: Context) -> Response:
-    """List branches."""
+async def list_branches(
+    context: Context,
+    prefix: Annotated[str, Query(description="Only names that begin with this text.")] = "",
+    after: Annotated[str | None, Query(description="Only names that come after this one.")] = None,
+    limit: Annotated[int | None, Query(ge=0, le=_MAX_LIMIT, description="Maximum number of names.")] = None,
+) -> Response:
+    """List branches, sorted by name. With `limit`, `next_after` is the value of `after` for the next page."""
     context.authorize("read")
-    return await context.read(lambda graph: {"branches": graph.branches.list()})
+
+    def work(graph: Graph) -> dict[str, Any]:
+        if limit is None:
+            return {"branches": graph.branches.list(prefix=prefix, after=after)}
+        # One name more shows whether there is another page.
+        found = graph.branches.list(prefix=prefix, after=after, limit=limit + 1)
+        names = found[:limit]
+        return {"branches": names, **({"next_after": names[-1]} if names and len(found) > limit else {})}
+
+    return await context.read(work)
 
 
 @router.post(

@@ -5,7 +5,8 @@ Formats before 3 have no buckets. Their registry holds all branches, and every b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from omnigraph.store.manifest.branch_buckets import MAX_ENTRIES, MIN_ENTRIES, Bucket
@@ -57,6 +58,29 @@ class BranchEntries:
             for branch, text in sorted(self._bucket(view, file).rows.items()):
                 if name is None or branch > name:
                     yield branch, parse_row(file_path(file), branch, text, BranchEntry.from_body)
+
+    def names(self, view: ManifestView, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        """Yield the names that begin with a prefix and come after a name, sorted.
+
+        Buckets are read one by one, and only those whose ranges may have such names.
+        """
+        index = view.buckets
+        if not index.files:
+            yield from select_names(sorted(self._of_registry(view)), prefix, after)
+            return
+        first = index.find(prefix if after is None else max(prefix, after))
+        for bound, file in zip(index.bounds[first:], index.files[first:], strict=True):
+            if bound > prefix and not bound.startswith(prefix):
+                return
+            found = sorted(key.removeprefix(_PREFIX) for key in self._rows.read(view, file))
+            yield from select_names(found, prefix, after)
+
+    def names_near(self, view: ManifestView, name: str) -> list[str]:
+        """Return the names in the bucket of a name, sorted: those with the longest common beginning."""
+        index = view.buckets
+        if not index.files:
+            return sorted(self._of_registry(view))
+        return sorted(self._bucket(view, index.files[index.find(name)]).rows)
 
     def change(
         self,
@@ -118,6 +142,20 @@ class BranchEntries:
 
     def _of_registry(self, view: ManifestView) -> Mapping[str, BranchEntry]:
         return self._registry(view).legacy_branches or {}
+
+
+def select_names(names: Sequence[str], prefix: str, after: str | None) -> Sequence[str]:
+    """Return the names that begin with a prefix and come after a name, given sorted names.
+
+    >>> select_names(["agent-1", "agent-2", "agent-3", "main"], "agent-", "agent-1")
+    ['agent-2', 'agent-3']
+    """
+    first = bisect_left(names, prefix)
+    if after is not None:
+        first = max(first, bisect_right(names, after))
+    # Names with the same prefix follow each other.
+    last = bisect_right(names, prefix, lo=first, key=lambda name: name[: len(prefix)])
+    return names[first:last]
 
 
 def parse_bucket(file: ManifestFile, rows: Mapping[str, str]) -> Bucket:
