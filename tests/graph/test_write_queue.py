@@ -12,6 +12,7 @@ import pytest
 import omnigraph as og
 from omnigraph.api.local.open_options import OpenOptions
 from omnigraph.graph.repository import Repository
+from omnigraph.graph.reservations import BranchReservation
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_queue import Turn, WriteQueue
 from omnigraph.read.reader import Reader
@@ -49,9 +50,14 @@ def test_mutations_of_many_threads_never_make_each_other_stale() -> None:
     begun: list[str] = []
 
     class Counted(Repository):
-        def begin(self, branch: str = "main", commit_id: str | None = None) -> Transaction:
+        def begin(
+            self,
+            branch: str = "main",
+            commit_id: str | None = None,
+            reservation: BranchReservation | None = None,
+        ) -> Transaction:
             begun.append(branch)
-            return super().begin(branch, commit_id)
+            return super().begin(branch, commit_id, reservation)
 
     repository = Counted.open("memory://turns-once")
     graph = og.LocalGraph(repository, Reader(), OpenOptions())

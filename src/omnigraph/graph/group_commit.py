@@ -33,6 +33,7 @@ from omnigraph.store.sync import SyncBatch
 
 if TYPE_CHECKING:
     from omnigraph.graph.idempotency import KeyClaim
+    from omnigraph.graph.reservations import BranchReservation
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.graph.write_plan import Prepared, WritePlan
     from omnigraph.graph.write_queue import Turn
@@ -76,8 +77,12 @@ class GroupHost(Protocol):
 
     manifest: Manifest
 
-    def begin(self, branch: str) -> Transaction:
-        """Start a transaction on the current head."""
+    def begin(self, branch: str, *, reservation: BranchReservation) -> Transaction:
+        """Start a transaction on the current head, after other writes that have reserved the branch."""
+        ...
+
+    def reservation(self, branch: str) -> BranchReservation:
+        """Return the reservation that a write makes if it loses too many races for a branch."""
         ...
 
     def snapshot_of(self, commit: CommitRecord) -> Snapshot:
@@ -146,13 +151,18 @@ class GroupCommit:
 
         Other writes of the group may be left without one. The queue gives them to the next leader.
         """
+        with self._host.reservation(self._branch) as reservation:
+            self._run(reservation)
+
+    def _run(self, reservation: BranchReservation) -> None:
         attempt = 0
         while self._turn.write in self._pending:
             if attempt:
                 sleep_with_backoff(attempt)
+            reservation.begin_preparation(attempt)
             attempt += 1
             try:
-                first = self._host.begin(self._branch)
+                first = self._host.begin(self._branch, reservation=reservation)
             except Exception as error:  # noqa: BLE001 - any error is the outcome of the write
                 self._finish(self._turn.write, error)
                 return

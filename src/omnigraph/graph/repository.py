@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache, partial
@@ -18,7 +18,6 @@ from omnigraph.errors import (
     InvalidInput,
     NotFound,
     OmnigraphError,
-    OutcomeUnknown,
     RecoveryRequired,
 )
 from omnigraph.graph.argument_checks import check_text, require_text
@@ -63,7 +62,6 @@ from omnigraph.graph.publish import (
 from omnigraph.graph.recovery.intents import (
     UNCLAIMED,
     Intent,
-    IntentOwner,
     Intents,
     OwnedIntent,
     lease_intent,
@@ -71,6 +69,8 @@ from omnigraph.graph.recovery.intents import (
 )
 from omnigraph.graph.recovery.interrupted_writes import discard_unreadable, recover_all, recover_operation
 from omnigraph.graph.recovery.leases import find_leases
+from omnigraph.graph.recovery.write_intents import hold_intent, new_intent
+from omnigraph.graph.reservations import BranchReservation, wait_for_reservations
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.swap_retries import retry_swap
 from omnigraph.graph.transaction import Transaction
@@ -424,15 +424,29 @@ class Repository:
 
     # --- writing -----------------------------------------------------------------------------------------
 
-    def begin(self, branch: str = MAIN, commit_id: str | None = None) -> Transaction:
-        """Start a transaction on the current head, after the recovery of interrupted writes."""
+    def begin(
+        self, branch: str = MAIN, commit_id: str | None = None, reservation: BranchReservation | None = None
+    ) -> Transaction:
+        """Start a transaction on the current head, after the recovery of interrupted writes.
+
+        Waits for writes that have reserved the branch. `reservation` is that of this write.
+        """
         self.check_writable("write")
-        pending = self._executor.submit(propagate_context(self.intents.pending))
+        branch = check_branch_name(branch, "write")
+        listing = self._executor.submit(propagate_context(self.intents.pending))
         view = self.manifest.refresh()
-        if pending.result():
+        pending = listing.result()
+        if pending.reservations and wait_for_reservations(
+            self.objects,
+            branch,
+            pending.reservations,
+            None if reservation is None else reservation.id,
+            lambda: self.intents.pending().reservations,
+        ):
+            view = self.manifest.refresh()
+        if pending:
             self.recover()
             view = self.manifest.refresh()
-        branch = check_branch_name(branch, "write")
         head = self._head(view, branch)
         return Transaction(head, self._snapshot(branch, head.commit), commit_id)
 
@@ -457,21 +471,29 @@ class Repository:
                 self._maintain_manifest()
         return write.outcome()
 
+    def reservation(self, branch: str) -> BranchReservation:
+        """Return the reservation that a write makes if it loses too many races for a branch."""
+        return BranchReservation(self.objects, branch)
+
     def _write_alone(self, branch: str, request: WriteRequest, prepare: Prepare[T]) -> WriteResult[T]:
         """Prepare and publish one write that is not part of a group, with an intent if it is large."""
         with ExitStack() as resources:
             intent: OwnedIntent | None = None
+            reservation = resources.enter_context(self.reservation(branch))
 
             def begin_intent() -> None:
                 nonlocal intent
                 if intent is None:
                     # One intent for all attempts: it protects the files of the first attempt until the last ends.
-                    intent = resources.enter_context(self._intent(transaction, request))
+                    intent = resources.enter_context(
+                        hold_intent(self.intents, transaction, request, self.warnings)
+                    )
 
             for number in range(MAX_PREPARATIONS):
                 if number:
                     sleep_with_backoff(number)
-                transaction = self.begin(branch)
+                reservation.begin_preparation(number)
+                transaction = self.begin(branch, reservation=reservation)
                 if request.idempotency_key is not None:
                     # In every attempt, because the same request may have been committed by another process
                     # meanwhile. Preparing on top of its own effect could then fail.
@@ -507,7 +529,7 @@ class Repository:
         transaction = self.begin(branch)
         if request.expected_head is not None:
             check_expected_head(transaction.head.branch, request.expected_head, transaction.head.commit)
-        return self._new_intent(transaction, request, UNCLAIMED)
+        return new_intent(transaction, request, UNCLAIMED)
 
     def release_lease(self, intent_id: str) -> bool:
         """Discard an unclaimed intent; return False if it has ended or a process has claimed it."""
@@ -544,37 +566,6 @@ class Repository:
             return self._publish(plan)
         intent.confirm(plan)
         return self._publish(plan, before_swap=intent.claim_publish)
-
-    def _new_intent(self, transaction: Transaction, request: WriteRequest, owner: IntentOwner) -> Intent:
-        head = transaction.head
-        return Intent(
-            id=new_id(),
-            operation=request.operation,
-            actor=request.actor,
-            branch=head.branch,
-            incarnation=head.incarnation,
-            base=head.commit.id,
-            owner=owner,
-            created_at=now_micros(),
-        )
-
-    @contextmanager
-    def _intent(self, transaction: Transaction, request: WriteRequest) -> Iterator[OwnedIntent]:
-        if request.intent_id is not None:
-            intent = OwnedIntent.claim(self.intents, request.intent_id)
-        else:
-            intent = OwnedIntent.begin(self.intents, self._new_intent(transaction, request, this_process()))
-        keep = False
-        try:
-            yield intent
-        except OutcomeUnknown:
-            # Recovery finds out from the confirmed plan whether the commit exists.
-            keep = True
-            raise
-        finally:
-            warning = intent.end(keep=keep)
-            if warning is not None:
-                self.warnings.append(warning)
 
     def _publish(self, plan: WritePlan, before_swap: Callable[[], None] | None = None) -> PublishReceipt:
         receipt = publish(self.manifest, plan, before_swap=before_swap)

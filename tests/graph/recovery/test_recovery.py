@@ -21,6 +21,7 @@ from omnigraph.graph.recovery import intents as intents_module
 from omnigraph.graph.recovery.intents import Intent, IntentOwner, Intents
 from omnigraph.graph.recovery.interrupted_writes import _recover, recover_all
 from omnigraph.graph.recovery.process_identity import process_start, this_machine
+from omnigraph.graph.recovery.write_intents import hold_intent
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass, Prepared
@@ -427,7 +428,7 @@ def test_owner_paused_before_the_swap_gets_the_outcome_of_recovery(uri: str, fat
     graph = make_graph(uri)
     other = handle(graph)
     transaction = graph.begin()
-    with graph._intent(transaction, WriteRequest("load", "ana")) as owned:
+    with hold_intent(graph.intents, transaction, WriteRequest("load", "ana"), []) as owned:
         stage(transaction, {"a": "1"})
         plan = transaction.plan("load", "strict", actor="ana")
         unconfirmed = owned.intent
@@ -452,7 +453,7 @@ def test_owner_paused_before_the_swap_gets_the_outcome_of_recovery(uri: str, fat
 def test_owner_that_confirms_before_the_claim_of_recovery_publishes(graph: Repository) -> None:
     other = handle(graph)
     transaction = graph.begin()
-    with graph._intent(transaction, WriteRequest("load", "ana")) as owned:
+    with hold_intent(graph.intents, transaction, WriteRequest("load", "ana"), []) as owned:
         stale = owned.intent
         stage(transaction, {"a": "1"})
         owned.confirm(transaction.plan("load", "strict", actor="ana"))
@@ -517,7 +518,7 @@ def test_owner_whose_unreadable_intent_was_discarded_publishes_nothing(uri: str)
     graph = make_graph(uri)
     other = handle(graph)
     transaction = graph.begin()
-    with graph._intent(transaction, WriteRequest("load", "ana")) as owned:
+    with hold_intent(graph.intents, transaction, WriteRequest("load", "ana"), []) as owned:
         stage(transaction, {"a": "1"})
         plan = transaction.plan("load", "strict", actor="ana")
         owned.confirm(plan)

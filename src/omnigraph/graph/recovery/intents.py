@@ -7,6 +7,8 @@ The objects of an operation are below ``__recovery/`` and have its id as their n
 - ``<id>.outcome``, created once, by the owner before its swap or by a recovery process that discards the work;
 - ``<id>.probe``, written by a recovery process to read the clock of the store.
 
+Reservations of branches (`graph/reservations.py`) are listed with them.
+
 The lease is advisory: it may expire while its owner is only paused. The outcome object makes this safe, because
 owner and recovery process create it with create-if-absent and only one of them succeeds.
 """
@@ -31,6 +33,8 @@ from omnigraph.store.request_counts import propagate_context
 
 PREFIX = "__recovery/"
 LEASE_SECONDS = 30.0
+# In the keys of reservations, between the id and the branch.
+RESERVATION_MARK = ".reserves-"
 # Operations that threads of this process work on. An intent of this process that is not listed is abandoned.
 _RUNNING: set[str] = set()
 Outcome: TypeAlias = Literal["publishing", "discarded"]
@@ -117,10 +121,14 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class PendingOperations:
-    """The ids of operations that have an intent, and the keys of objects whose intent was removed."""
+    """The ids of operations that have an intent, and the keys of objects whose intent was removed.
+
+    `reservations` are the keys of reservations of branches. They need no recovery.
+    """
 
     ids: tuple[str, ...]
     stray_keys: tuple[str, ...]
+    reservations: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.ids or self.stray_keys)
@@ -142,11 +150,13 @@ class Intents:
     def pending(self) -> PendingOperations:
         """List ``__recovery/`` with one request. It is empty when no bulk write is running."""
         keys = {item.key for item in self._objects.list(PREFIX.rstrip("/"))}
+        reservations = {key for key in keys if RESERVATION_MARK in key}
+        keys -= reservations
         intents = {key for key in keys if key.endswith(".json")}
         owned = {key.removesuffix(".json") for key in intents}
         strays = {key for key in keys - intents if key.rsplit(".", 1)[0] not in owned}
         ids = sorted(key.removeprefix(PREFIX).removesuffix(".json") for key in intents)
-        return PendingOperations(tuple(ids), tuple(sorted(strays)))
+        return PendingOperations(tuple(ids), tuple(sorted(strays)), tuple(sorted(reservations)))
 
     def remove_strays(self, pending: PendingOperations) -> None:
         """Delete leases and outcomes whose intent is gone. An interrupted `remove` leaves them behind."""
