@@ -12,6 +12,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import NotFound, OmnigraphError, StorageError
 from omnigraph.store.lance.lance_files import version_file
+from omnigraph.store.tables.table_fragments import list_fragments
 from tests.support.s3 import Bucket
 from tests.support.s3_graphs import upload_graph
 
@@ -87,6 +88,12 @@ def overwrite(file: Path) -> None:
     file.write_bytes(b"\xa5" * (len(data) - 16) + data[-16:])
 
 
+def zero_end(file: Path) -> None:
+    """Replace the last part of the content by zeros, apart from the footer."""
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2 - 10) + data[-10:])
+
+
 DAMAGES: list[Callable[[Path], None]] = [Path.unlink, truncate, overwrite]
 
 
@@ -138,6 +145,36 @@ def test_query_with_damaged_column_names_the_property(root: Path) -> None:
     with opened(root) as graph, pytest.raises(StorageError, match="property '") as caught:
         graph.query(AGES)
     assert caught.value.details["property"] in ("name", "age", "bio", "vec", "id")
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, zero_end], ids=lambda each: each.__name__)
+def test_query_with_damaged_deletion_file_names_it(root: Path, damage: Callable[[Path], None]) -> None:
+    with opened(root) as graph:
+        graph.mutate('query delete() { delete Person where name = "p17" }')
+        snapshot = graph.snapshot("main")
+        pin = snapshot.pin("node:Person")
+        (deletions,) = {
+            root / pin.path / fragment.deletions
+            for fragment in list_fragments(snapshot.tables, pin)
+            if fragment.deletions is not None
+        }
+    damage(deletions)
+    with opened(root) as graph, pytest.raises(StorageError) as caught:
+        graph.query(AGES)
+    assert_damaged(caught.value, root, deletions, snapshot.commit_id)
+
+
+def test_diff_with_altered_column_name_in_a_version_file_names_the_file(root: Path) -> None:
+    commit, version, _ = pin_files(root, "node:Person")
+    with opened(root) as graph:
+        physical = graph.snapshot("main").table("node:Person").physical("bio")
+        oldest = graph.commits()[-1].id
+    altered = version.read_bytes().replace(physical.encode(), physical.replace("b", "c").encode())
+    assert altered != version.read_bytes()
+    version.write_bytes(altered)
+    with opened(root) as graph, pytest.raises(StorageError) as caught:
+        list(graph.diff(oldest, commit))
+    assert_damaged(caught.value, root, version, commit)
 
 
 def test_damaged_table_does_not_stop_other_types_or_branches(root: Path) -> None:

@@ -53,8 +53,10 @@ class Reader:
         self._plans: LRUCache[tuple[int, str], tuple[ir.ReadQuery, ReadPlan]] = LRUCache(_MAX_PLANS)
 
     def run(self, snapshot: Snapshot, query: ir.ReadQuery, bindings: Bindings) -> pa.Table:
-        """Return the rows of a read on a snapshot."""
-        return run_read(self._session(snapshot, bindings), self.plan(snapshot, query))
+        """Return the rows of a read on a snapshot. Raises the errors of `Snapshot.reading`."""
+        # Some files, such as deletion files, are first read while the query runs.
+        with snapshot.reading():
+            return run_read(self._session(snapshot, bindings), self.plan(snapshot, query))
 
     def explain(self, snapshot: Snapshot, query: ir.ReadQuery, bindings: Bindings) -> str:
         """Return the plan of a read as text. Does not run the read."""

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from omnigraph.engine.diff.column_equality import Bools, differing
 from omnigraph.engine.diff.diff_ids import IdFilter
 from omnigraph.engine.diff.diff_pairs import DELETE, INSERT, KEYS, UPDATE, Pairs, open_pairs
-from omnigraph.errors import InvalidInput
+from omnigraph.errors import InvalidInput, StorageError
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.row_addresses import Addresses
 from omnigraph.store.tables.tables import Tables
@@ -61,7 +61,15 @@ class Side:
         physical = self.columns.get(name)
         if physical is None:
             return None
-        return pa.field(name, self._schema.field(physical).type)
+        index = self._schema.get_field_index(physical)
+        if index < 0:
+            # The version file is damaged. `reading` finds out what is wrong with it.
+            raise StorageError(
+                f"{self.pin.path} has no column {physical}",
+                kind="permanent",
+                details={"dataset": self.pin.path},
+            )
+        return pa.field(name, self._schema.field(index).type)
 
     @cached_property
     def _schema(self) -> pa.Schema:

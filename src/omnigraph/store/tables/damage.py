@@ -116,8 +116,17 @@ def _find_without_footer(root: LanceRoot, pin: TablePin, files: Iterable[str]) -
 
 
 def _find_by_decoding(dataset: lance.LanceDataset, pin: TablePin) -> TableDamage | None:
-    """Return the file of the first fragment and column that cannot be decoded."""
+    """Return the deletion file, or the file of the column, that cannot be decoded in the first such fragment."""
     for fragment in dataset.get_fragments():
+        for name in (file.name for file in fragment_files([fragment.metadata])):
+            if not name.startswith("_deletions/"):
+                continue
+            try:
+                # Row addresses are in no data file.
+                with translate_lance_errors(f"read {pin.path}"):
+                    dataset.scanner(columns=[], fragments=[fragment], with_row_address=True).to_table()
+            except OmnigraphError as error:
+                return TableDamage(f"{pin.path}/{name}", _cause(error))
         for field in dataset.schema:
             try:
                 with translate_lance_errors(f"read {pin.path}"):

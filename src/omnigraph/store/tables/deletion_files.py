@@ -37,7 +37,7 @@ def deleted_offsets(tables: Tables, pin: TablePin, fragment: TableFragment) -> O
     if data is not None:
         try:
             found = _parse_arrow(data) if fragment.deletions.endswith(".arrow") else parse_bitmap(data)
-        except (pa.ArrowException, ValueError, IndexError):
+        except (OSError, pa.ArrowException, ValueError, IndexError):
             found = _NONE
         if len(found) == expected and (not len(found) or found[-1] < fragment.physical_rows):
             return found
