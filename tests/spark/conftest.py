@@ -13,7 +13,7 @@ import pytest
 
 import omnigraph.spark
 from omnigraph.spark.session import resolve_session
-from tests.support.spark_settings import JVM_OPTIONS, write_settings
+from tests.support.spark_settings import JVM_OPTIONS, python_path, write_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,17 +53,18 @@ class Started:
 
 
 @pytest.fixture(scope="package", autouse=True)
-def _quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _quick_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Settings for every Spark that starts during these tests, also in other processes."""
     folder = tmp_path_factory.mktemp("spark") / "conf"
     write_settings(folder, {"spark.driver.extraJavaOptions": JVM_OPTIONS, "spark.driver.memory": "1g"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_CONF_DIR", str(folder))
+        patch.setenv("PYTHONPATH", python_path())
         yield
 
 
 @pytest.fixture(scope="package")
-def started(_quick_java: None) -> Iterator[Started]:
+def started(_quick_start: None) -> Iterator[Started]:
     with recorded() as output:
         session = resolve_session(master="local[2]")
         session.range(10).collect()
