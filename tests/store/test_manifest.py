@@ -74,9 +74,10 @@ def test_a_head_fragment_that_holds_two_rows_is_not_replaced(uri: str) -> None:
     head = head_of(manifest, manifest.view)
     file = manifest.view.head_file(head.incarnation)
     assert file is not None
-    manifest._rows._files[file.name] = {"head:main": "{}", "head:other": "{}"}
+    fresh = reopen(manifest)
+    fresh._rows._files[file.name] = {"head:main": "{}", "head:other": "{}"}
     with pytest.raises(StorageError, match="expected 1 row, got 2"):
-        manifest.replace_head_if_equals(manifest.view, head, ManifestChange(heads=[head]))
+        fresh.replace_head_if_equals(fresh.view, head, ManifestChange(heads=[head]))
 
 
 def test_a_head_that_is_not_the_expected_one_is_not_replaced(uri: str) -> None:

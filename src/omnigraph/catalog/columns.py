@@ -64,11 +64,13 @@ def arrow_field(column: Column, *, physical: bool = False) -> pa.Field:
     return pa.field(column.physical, type_, nullable=column.type.nullable)
 
 
+@lru_cache(maxsize=1_024)
 def arrow_schema(table: Table, *, physical: bool = False) -> pa.Schema:
     """Return the Arrow schema of a table: ``id``, for edges ``src`` and ``dst``, then properties by name."""
     return pa.schema([arrow_field(column, physical=physical) for column in table.columns])
 
 
+@lru_cache(maxsize=1_024)
 def logical_schema(table: Table) -> pa.Schema:
     """Return the Arrow schema of rows before validation, with logical names; every field is nullable.
 

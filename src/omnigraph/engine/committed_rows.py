@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,8 +42,17 @@ class RowAddressCache(Protocol):
         """Return the addresses of the rows that exist, by id; None when the cache cannot tell."""
         ...
 
-    def learn(self, tables: Tables, pin: TablePin, rows: pa.Table) -> None:
-        """Add the rows that a version inserted, as they are stored."""
+    def rows(self, snapshot: Snapshot, key: str, addresses: Sequence[int]) -> pa.Table | None:
+        """Return rows by address with their physical columns; None when one of them is not cached."""
+        ...
+
+    def learn(
+        self, tables: Tables, base: TablePin, pin: TablePin, deleted: Collection[int] | None, rows: pa.Table
+    ) -> None:
+        """Add a version that was staged on another: the rows that it inserted, as they are stored.
+
+        `deleted` are the addresses of the rows that it deleted; None if they are not known.
+        """
         ...
 
 
@@ -123,10 +132,24 @@ class CommittedRows:
         names = [item.name for item in table.columns]
         if not len(addresses):
             return _schema(table, names).empty_table()
+        found = self.take_cached(key, addresses)
+        if found is not None:
+            return found
         snapshot = self._snapshot
         found = take_addresses(
             snapshot.tables, snapshot.pin(key), np.sort(addresses), physical_columns(table, names)
         )
+        return found.rename_columns(names).cast(_schema(table, names))
+
+    def take_cached(self, key: str, addresses: Addresses) -> pa.Table | None:
+        """Return the rows that `take` returns if the cache has them, without access to storage."""
+        table = self._table(key)
+        if self._cache is None or len(addresses) > _MAX_CACHE_LOOKUPS:
+            return None
+        found = self._cache.rows(self._snapshot, key, np.sort(addresses).tolist())
+        if found is None:
+            return None
+        names = [item.name for item in table.columns]
         return found.rename_columns(names).cast(_schema(table, names))
 
     def find_tuples(self, key: str, columns: list[str], tuples: pa.Table, wanted: list[str]) -> pa.Table:

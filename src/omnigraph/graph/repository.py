@@ -129,7 +129,6 @@ class Repository:
         self.intents = Intents(objects, writable=self.mode == "rw")
         self.warnings: list[str] = []
         self.write_queue: WriteQueue[QueuedWrite[Any]] = WriteQueue()
-        # A write begins with two independent requests, and each is a round trip on an object store.
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="omnigraph-probe")
         self._closed = False
         self._process = os.getpid()
@@ -433,9 +432,11 @@ class Repository:
         """
         self.check_writable("write")
         branch = check_branch_name(branch, "write")
-        listing = self._executor.submit(propagate_context(self.intents.pending))
+        listed = self.intents.pending
+        if not self.location.is_local:  # The two requests are independent, and each is a round trip.
+            listed = self._executor.submit(propagate_context(listed)).result
         view = self.manifest.refresh()
-        pending = listing.result()
+        pending = listed()
         if pending.reservations and wait_for_reservations(
             self.objects,
             branch,

@@ -6,9 +6,11 @@ Nothing is staged until the whole mutation has been validated.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +29,9 @@ from omnigraph.lang import ir
 from omnigraph.mutate.pending_rows import PendingRows, without_ids
 from omnigraph.rules.delta import TableDelta
 from omnigraph.store.request_counts import propagate_context
+
+# Comparisons at the same time: one for each mutation that is being prepared.
+_COMPARISONS = 8
 
 
 class _Unread(NamedTuple):
@@ -129,13 +134,20 @@ class Overlay:
             yield lambda: True
             return
 
+        def pending_rows(key: str) -> pa.Table:
+            rows = touched[key].rows
+            ids = to_read[key].ids
+            if len(ids) == rows.num_rows:
+                return rows
+            return rows.filter(pc.is_in(rows["id"], pa.array(ids, pa.string())))
+
         def is_equal(key: str) -> bool:
             ids, addresses = to_read[key]
-            rows = touched[key].rows
-            rows = rows.filter(pc.is_in(rows["id"], pa.array(ids, pa.string())))
             if addresses is not None:
-                return has_same_rows(rows, self.committed.take(key, np.array(addresses, np.uint64)))
-            return has_same_rows(rows, self.committed.find(key, "id", pa.array(ids, pa.string()), None))
+                committed = self.committed.take(key, np.array(addresses, np.uint64))
+            else:
+                committed = self.committed.find(key, "id", pa.array(ids, pa.string()), None)
+            return has_same_rows(pending_rows(key), committed)
 
         def compare() -> bool:
             try:
@@ -143,9 +155,22 @@ class Overlay:
             except OmnigraphError:
                 return False
 
+        cached = {key: self._take_cached(key, item) for key, item in to_read.items()}
+        if all(rows is not None for rows in cached.values()):
+            same = all(has_same_rows(pending_rows(key), rows) for key, rows in cached.items())
+            yield lambda: same
+            return
         # In another thread, because each read is a round trip on an object store and so are the writes.
-        with ThreadPoolExecutor(1, thread_name_prefix="omnigraph-compare") as executor:
-            yield executor.submit(propagate_context(compare)).result
+        comparison = _executor(os.getpid()).submit(propagate_context(compare))
+        try:
+            yield comparison.result
+        finally:
+            wait([comparison])
+
+    def _take_cached(self, key: str, unread: _Unread) -> pa.Table | None:
+        if unread.addresses is None:
+            return None
+        return self.committed.take_cached(key, np.array(unread.addresses, np.uint64))
 
     def _unread(self, key: str, pending: PendingRows) -> _Unread | None:
         """Return the committed rows to compare with; None if the mutation is known to change the table."""
@@ -176,12 +201,15 @@ class Overlay:
         insert, ids = pending.stored_rows(), pending.replaceable_ids
         # Addresses of the base hold in the version that is staged on: nothing else stages into this transaction.
         addresses = self._addresses(key, ids)
+        base = self._transaction.pin(key)
         if addresses is None:
             staged = self._transaction.stage(key, delete_ids=ids, insert=insert)
         else:
             staged = self._transaction.stage(key, delete_addresses=list(addresses.values()), insert=insert)
-        if self._cache is not None and insert.num_rows:
-            self._cache.learn(self._transaction.base.tables, self._transaction.pin(key), insert)
+        if self._cache is not None:
+            deleted_rows = None if addresses is None else addresses.values()
+            pin = self._transaction.pin(key)
+            self._cache.learn(self._transaction.base.tables, base, pin, deleted_rows, insert)
         deleted = self._count_deleted(key, pending)
         updated = staged.deleted - deleted
         return {"inserted": staged.inserted - updated, "updated": updated, "deleted": deleted}
@@ -192,3 +220,8 @@ class Overlay:
         if unknown:
             found = self.committed.find(key, "id", pa.array(unknown, pa.string()), ["id"]).num_rows
         return len(pending.deleted_committed_ids) + found
+
+
+@lru_cache(maxsize=1)
+def _executor(pid: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do not survive a fork: a child process needs its own pool
+    return ThreadPoolExecutor(_COMPARISONS, thread_name_prefix="omnigraph-compare")

@@ -26,7 +26,7 @@ class PendingRows:
         self.shadowed: dict[str, None] = {}
         self.deleted: dict[str, None] = {}
         self.vacated: dict[str, None] = {}
-        self._parts: list[pa.Table] = [logical_schema(table).empty_table()]
+        self._parts: list[pa.Table] = []
         # Committed rows that statements updated or deleted, as they were before the first of them.
         self._originals: list[pa.Table] = []
         self._put: set[str] = set()
@@ -39,7 +39,9 @@ class PendingRows:
 
         Parts are joined when they are read, so that many statements do not copy all earlier rows each time.
         """
-        if len(self._parts) > 1:
+        if not self._parts:
+            self._parts = [logical_schema(self.table).empty_table()]
+        elif len(self._parts) > 1:
             self._parts = [last_of_each_id(pa.concat_tables(self._parts).combine_chunks())]
         return self._parts[0]
 
@@ -57,7 +59,7 @@ class PendingRows:
     def replace(self, rows: pa.Table, updated: pa.Table) -> None:
         """Put updated rows in the place of rows that a statement selected, committed or pending."""
         self._originals.append(without_ids(rows, self.shadowed))
-        self.put(updated)
+        self.put(updated.combine_chunks())
 
     def remove(self, rows: pa.Table) -> None:
         """Delete rows that a statement selected, committed or pending."""

@@ -189,6 +189,8 @@ def required(rows: ColumnRows) -> Violations:
     if rows.column.type.scalar is Scalar.BLOB:
         parts = [pc.struct_field(rows.values, name).is_null() for name in (BLOB_DATA, BLOB_URI)]
         missing = pc.and_(*parts)
+    elif not rows.values.null_count:
+        return Violations()
     message = f"non-nullable property '{rows.column.name}' has null or invalid values"
     return rows.missing_at(_positions(missing), "required", message)
 

@@ -32,7 +32,7 @@ from omnigraph.engine.memory.table_versions import (
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.lance.lance_filters import quote_string, string_in
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.row_addresses import make_addresses
+from omnigraph.store.tables.row_addresses import fragment_and_offset, make_addresses
 from omnigraph.store.tables.table_fragments import TableFragment, find_rows, physical_ids, read_fragments
 from omnigraph.store.tables.table_indexes import list_indexes
 from omnigraph.store.tables.version_diff import take_addresses
@@ -287,6 +287,20 @@ class CachedTable:
         with self._reading():
             return table_fragments(self.cache, self.snapshot.tables, self.pin)
 
+    def rows_in_memory(self, addresses: Sequence[int]) -> pa.Table | None:
+        """Return rows by address with all physical columns; None unless all of them are in memory."""
+        columns = [item.physical for item in self.layout.columns]
+        by_id = {fragment.id: fragment for fragment in self.fragments()}
+        parts = []
+        for address in addresses:
+            fragment_id, offset = fragment_and_offset(address)
+            fragment = by_id.get(fragment_id)
+            rows = None if fragment is None else written_rows(self.cache, self.pin.path, fragment)
+            if rows is None or not self._has_columns(rows, columns):
+                return None
+            parts.append(rows.slice(offset, 1).select(columns))
+        return pa.concat_tables(parts) if parts else None
+
     def _read(self, fragments: Sequence[TableFragment], columns: Sequence[str]) -> list[pa.Table]:
         """Return the live rows of fragments. Rows of small new fragments are in memory."""
         known = [written_rows(self.cache, self.pin.path, fragment) for fragment in fragments]
@@ -359,26 +373,27 @@ class CachedTable:
 
     def position(self, id_: str) -> int:
         """Return the position of the row with an id, or -1."""
-        if self._id_index() is None:
+        index = self._id_index()
+        if index is None:
             rows, _ = self.find_rows(f"id = {quote_string(id_)}")
             return int(rows[0]) if len(rows) else -1
-        found = self._locate(id_)
+        found = self._locate(index, id_)
         return -1 if found is None else self.numbers.by_file[found[0].files].start + found[1]
 
     def address(self, id_: str) -> int | None:
         """Return the storage address of the row with an id, -1 if there is none, None if ids are not cached."""
-        if self._id_index() is None:
+        index = self._id_index()
+        if index is None:
             return None
-        found = self._locate(id_)
+        found = self._locate(index, id_)
         return -1 if found is None else (found[0].id << 32) | found[1]
 
-    def _locate(self, id_: str) -> tuple[TableFragment, int] | None:
+    def _locate(self, index: IdIndex, id_: str) -> tuple[TableFragment, int] | None:
         """Return the fragment and the offset of a row by the id index; None if there is no such row.
 
         Reads the deletions of no other fragment.
         """
-        index = self._id_index()
-        for file, offset in () if index is None else index.locations(id_):
+        for file, offset in index.locations(id_):
             fragment = self._by_file.get(file)
             if fragment is not None and not self._is_deleted(fragment, offset):
                 return fragment, offset
@@ -400,7 +415,7 @@ class CachedTable:
         """Return the id index that covers every fragment of this version; None if ids are not cached."""
         family = ("ids", self.pin.path)
         known: IdIndex | None = self.cache.latest(family)
-        if known is not None and self._by_file.keys() <= known.covered:
+        if known is not None and known.covers(self._by_file):
             return known
         if known is None and not self._should_cache("id"):
             return None
@@ -411,7 +426,7 @@ class CachedTable:
         fragments = list(files.values())
         if known is None:
             return IdIndex.build(self._with_ids(fragments))
-        added = [fragment for fragment in fragments if fragment.files not in known.covered]
+        added = [fragment for fragment in fragments if not known.covers([fragment.files])]
         return known.extended(self._with_ids(added), files.__contains__)
 
     def _with_ids(

@@ -11,7 +11,7 @@ when they are of similar size, so that every id is sorted a few times however ma
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -98,15 +98,40 @@ class _Segment:
             low += 1
 
 
+class _UnsortedIds:
+    """The ids of the rows in files that were added last, in a dict.
+
+    Indexes that follow each other share it, and files are only added. An index that is older than a file may thus
+    find its rows. A version ignores the rows of files that it does not have, so this changes no result.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, FileIds] = {}
+        # Counts rows, not ids: a key that is written repeatedly has a row in every file.
+        self.num_rows = 0
+        self._locations: dict[str, tuple[RowLocation, ...]] = {}
+
+    def add(self, files: Sequence[FileIds]) -> None:
+        """Add files. One thread at a time may do so, and others may read meanwhile."""
+        for item in files:
+            file, offsets, ids = item
+            for id_, offset in zip(ids.to_pylist(), offsets.tolist(), strict=True):
+                self._locations[id_] = ((file, offset), *self._locations.get(id_, ()))
+            self.num_rows += len(offsets)
+            # Last, because a reader that finds the file relies on its ids.
+            self.files[file] = item
+
+    def locations(self, id_: str) -> tuple[RowLocation, ...]:
+        """Return the locations of the rows with an id, newest first."""
+        return self._locations.get(id_, ())
+
+
 @dataclass(frozen=True, eq=False)
 class IdIndex:
     """The ids of the rows in some files: most of them in sorted segments, recently added ones in a dict."""
 
     segments: tuple[_Segment, ...] = ()
-    unsorted: dict[str, tuple[RowLocation, ...]] = field(default_factory=dict)
-    unsorted_files: tuple[FileIds, ...] = ()
-    # Counts rows, not ids: a key that is written repeatedly has a row in every file.
-    unsorted_rows: int = 0
+    unsorted: _UnsortedIds = field(default_factory=_UnsortedIds)
 
     @classmethod
     def build(cls, files: Sequence[FileIds]) -> IdIndex:
@@ -116,12 +141,12 @@ class IdIndex:
     @property
     def nbytes(self) -> int:
         """Bytes of the index."""
-        return sum(item.nbytes for item in self.segments) + _BYTES_PER_UNSORTED_ID * self.unsorted_rows
+        return sum(item.nbytes for item in self.segments) + _BYTES_PER_UNSORTED_ID * self.unsorted.num_rows
 
-    @cached_property
-    def covered(self) -> frozenset[str]:
-        """The files whose ids are in the index."""
-        return self._sorted_files | {item[0] for item in self.unsorted_files}
+    def covers(self, files: Iterable[str]) -> bool:
+        """Return whether the ids of all these files are in the index."""
+        added = self.unsorted.files
+        return all(file in added or file in self._sorted_files for file in files)
 
     @cached_property
     def _sorted_files(self) -> frozenset[str]:
@@ -132,14 +157,10 @@ class IdIndex:
 
         Files that `selects` rejects are dropped when their ids are sorted again.
         """
-        rows = self.unsorted_rows + sum(len(item[1]) for item in files)
-        if rows > MAX_UNSORTED_IDS:
-            return self._sorted([*self.unsorted_files, *files], selects)
-        unsorted = dict(self.unsorted)
-        for file, offsets, ids in files:
-            for id_, offset in zip(ids.to_pylist(), offsets.tolist(), strict=True):
-                unsorted[id_] = ((file, offset), *unsorted.get(id_, ()))
-        found = IdIndex(self.segments, unsorted, (*self.unsorted_files, *files), rows)
+        if self.unsorted.num_rows + sum(len(item[1]) for item in files) > MAX_UNSORTED_IDS:
+            return self._sorted([*self.unsorted.files.values(), *files], selects)
+        self.unsorted.add(files)
+        found = IdIndex(self.segments, self.unsorted)
         found.__dict__["_sorted_files"] = self._sorted_files
         return found
 
@@ -154,6 +175,6 @@ class IdIndex:
 
     def locations(self, id_: str) -> Iterator[RowLocation]:
         """Yield the locations of all rows ever written with an id; unsorted ones first, newest first."""
-        yield from self.unsorted.get(id_, ())
+        yield from self.unsorted.locations(id_)
         for segment in reversed(self.segments):
             yield from segment.locations(id_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow as pa
 from omnigraph.engine.memory.cached_table import CachedTable
 from omnigraph.engine.memory.id_index import MAX_UNSORTED_IDS, IdIndex
 from omnigraph.engine.memory.memory_cache import Cache
-from omnigraph.engine.memory.table_versions import keep_written_rows, table_fragments
+from omnigraph.engine.memory.table_versions import extend_fragments, keep_written_rows, table_fragments
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.tables import Tables
@@ -34,18 +34,28 @@ class CachedIds:
                 found[id_] = address
         return found
 
-    def learn(self, tables: Tables, pin: TablePin, rows: pa.Table) -> None:
+    def rows(self, snapshot: Snapshot, key: str, addresses: Sequence[int]) -> pa.Table | None:
+        """Return rows by address with their physical columns, if this process has written them recently."""
+        return CachedTable(snapshot, key, self._cache).rows_in_memory(addresses)
+
+    def learn(
+        self, tables: Tables, base: TablePin, pin: TablePin, deleted: Collection[int] | None, rows: pa.Table
+    ) -> None:
         """Add a version's new rows to the cache, so that they are not read back.
 
         The version may never become visible. Its file is then never looked up.
         """
-        family = ("ids", pin.path)
-        known: IdIndex | None = self._cache.latest(family)
-        written = table_fragments(self._cache, tables, pin)[-1:]
+        if deleted is None:
+            fragments = table_fragments(self._cache, tables, pin)
+        else:
+            fragments = extend_fragments(self._cache, tables, base, pin, deleted)
+        written = fragments[-1:]
         if len(written) != 1 or written[0].rows != rows.num_rows or written[0].deletions is not None:
             return
         keep_written_rows(self._cache, pin.path, written[0], rows)
-        if known is None or written[0].files in known.covered or rows.num_rows > MAX_UNSORTED_IDS:
+        family = ("ids", pin.path)
+        known: IdIndex | None = self._cache.latest(family)
+        if known is None or known.covers([written[0].files]) or rows.num_rows > MAX_UNSORTED_IDS:
             return
         ids = rows["id"].combine_chunks()
         offsets = np.arange(len(ids), dtype=np.uint32)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.engine.memory.row_numbers import LineageHeads, RowNumbers
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.deletion_files import deleted_offsets
-from omnigraph.store.tables.row_addresses import Offsets
+from omnigraph.store.tables.row_addresses import Offsets, fragment_and_offset
 from omnigraph.store.tables.table_fragments import TableFragment, list_fragments
 from omnigraph.store.tables.tables import Tables
 
 # Larger fragments are read from storage, column by column, when they are needed.
 _MAX_KEPT_ROWS = 4_096
 _MAX_KEPT_BYTES = 1 << 20
+_NONE = np.zeros(0, np.uint32)
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,46 @@ def table_fragments(cache: Cache, tables: Tables, pin: TablePin) -> tuple[TableF
     return cache.get_or_build(
         ("fragments", pin.path), pin.version, lambda: _Fragments(list_fragments(tables, pin))
     ).items
+
+
+def extend_fragments(
+    cache: Cache, tables: Tables, base: TablePin, pin: TablePin, deleted: Collection[int]
+) -> tuple[TableFragment, ...]:
+    """Return the fragments of a version that was staged on another, given the addresses of the deleted rows.
+
+    The fragments without deleted rows are not described again, and no deletion file is read.
+    """
+    known: _Fragments | None = cache.get(("fragments", pin.path), base.version)
+    if known is None:
+        return table_fragments(cache, tables, pin)
+    offsets: dict[int, list[int]] = {}
+    for address in deleted:
+        fragment, offset = fragment_and_offset(address)
+        offsets.setdefault(fragment, []).append(offset)
+    before = {item.id: item for item in known.items}
+    unchanged = {id_: item for id_, item in before.items() if id_ not in offsets} if offsets else before
+    found = cache.get_or_build(
+        ("fragments", pin.path), pin.version, lambda: _Fragments(list_fragments(tables, pin, unchanged))
+    ).items
+    for item in found if offsets else ():
+        if item.id in offsets and item.id in before:
+            _keep_deletions(cache, before[item.id], item, offsets[item.id])
+    return found
+
+
+def _keep_deletions(cache: Cache, before: TableFragment, after: TableFragment, offsets: list[int]) -> None:
+    """Keep the deleted rows of a fragment, given those of the version before it and the newly deleted ones."""
+    if after.deletions is None:
+        return
+    family = ("deleted", after.files)
+    old: _DeletedRows | None = (
+        _DeletedRows(_NONE) if before.deletions is None else cache.get(family, before.deletions)
+    )
+    if old is None:
+        return
+    merged = np.union1d(old.offsets, np.array(offsets, np.uint32)).astype(np.uint32)
+    if len(merged) == after.physical_rows - after.rows:
+        cache.put(family, after.deletions, _DeletedRows(merged))
 
 
 def deleted_rows(cache: Cache, tables: Tables, pin: TablePin, fragment: TableFragment) -> Offsets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,7 +23,7 @@ from omnigraph.store.location import Location
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import LanceCall, LanceRequestCounter, attribute_requests_to
 from omnigraph.store.storage_options import StorageOptions, lance_options, resolve_options
-from omnigraph.store.sync import Durability, SyncBatch, sync_files, sync_tree
+from omnigraph.store.sync import AnyPath, Durability, SyncBatch, sync_files, sync_tree
 
 # Every commit adds a version with its files to the cache of a process that writes, and few of them are read again.
 _METADATA_CACHE_BYTES: Final = 64 << 20
@@ -53,7 +54,7 @@ class LanceRoot:
     request_counter: LanceRequestCounter = field(
         default_factory=LanceRequestCounter, compare=False, repr=False
     )
-    _durable_folders: set[Path] = field(default_factory=set, compare=False, repr=False)
+    _durable_folders: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
     def at(cls, location: Location, options: StorageOptions, durability: Durability) -> LanceRoot:
@@ -151,6 +152,11 @@ class LanceRoot:
         check_complete(files)
         self._sync(files)
 
+    def sync_checked(self, path: str, names: Iterable[str]) -> None:
+        """Make files of a dataset durable that were found to be complete when they were written."""
+        if self.local is not None and self.durable:
+            self._sync([f"{self.local}/{path}/{name}" for name in names])
+
     def seal(
         self, path: str, sizes: Mapping[str, int | None], transaction: str | None = None
     ) -> tuple[FileDigest, ...]:
@@ -164,8 +170,7 @@ class LanceRoot:
         """
         digests = [] if self.files is None else read_back(self.files, path, sizes, transaction)
         if self.local is not None and self.durable:
-            folder = self.local / path
-            files = [folder / name for name in sizes]
+            files = [f"{self.local}/{path}/{name}" for name in sizes]
             batch = SyncBatch.current()
             if batch is None:
                 self._sync(files)
@@ -182,14 +187,14 @@ class LanceRoot:
             return self.seal(path, {**sizes, version: None})
         return self.seal(path, {**sizes, transaction: None, version: None}, transaction)
 
-    def _sync(self, files: Sequence[Path]) -> None:
+    def _sync(self, files: Sequence[AnyPath]) -> None:
         assert self.local is not None
         if not self.durable:
             return
-        folders = {file.parent for file in files}
+        folders = {os.path.dirname(file) for file in files}  # noqa: PTH120 - faster than path objects
         if folders <= self._durable_folders:
             sync_files(files)
         else:
             # A folder that was not synced before may be new. Its own name and those above must be durable too.
-            sync_tree(self.local.parent, files)
+            sync_tree(self.local.parent, map(Path, files))
             self._durable_folders.update(folders)

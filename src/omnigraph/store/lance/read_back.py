@@ -11,10 +11,18 @@ import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from pathlib import Path
 
 from omnigraph.errors import NotFound, StorageError
-from omnigraph.store.file_digests import FileDigest, digest_bytes, digest_chunks, read_stored_file
+from omnigraph.store.file_digests import (
+    FileDigest,
+    digest_bytes,
+    digest_chunks,
+    digest_file,
+    read_stored_file,
+)
 from omnigraph.store.lance.file_checks import (
+    check_complete,
     check_content,
     check_transaction,
     incomplete_file,
@@ -49,6 +57,17 @@ def read_back(
     else:
         results = _pool(os.getpid()).map(propagate_context(read), sizes.items())
     return [digest for digests in results for digest in digests]
+
+
+def digest_new_file(file: Path, name: str) -> FileDigest:
+    """Return the digest of a local file after checking it; `StorageError` if it is not complete."""
+    found = _read_small_file(str(file), name)
+    if found is None:
+        check_complete([file])
+        return digest_file(file, name)
+    digest, content = found
+    _check(str(file), digest, content, None)
+    return digest
 
 
 def _read_local(

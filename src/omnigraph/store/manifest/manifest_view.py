@@ -30,7 +30,14 @@ class ManifestView:
 
     def of_kind(self, kind: str) -> list[ManifestFile]:
         """Return the files of one kind."""
-        return [item for item in self.files if item.kind == kind]
+        return list(self._by_kind.get(kind, ()))
+
+    @cached_property
+    def _by_kind(self) -> dict[str, list[ManifestFile]]:
+        found: dict[str, list[ManifestFile]] = {}
+        for item in self.files:
+            found.setdefault(item.kind, []).append(item)
+        return found
 
     @cached_property
     def buckets(self) -> BucketIndex:
@@ -39,7 +46,12 @@ class ManifestView:
 
     def head_file(self, incarnation: str) -> ManifestFile | None:
         """Return the head file of a branch incarnation, or None if the branch is at rest or was deleted."""
-        return next((item for item in self.of_kind("head") if item.parts[0] == incarnation), None)
+        return self._heads.get(incarnation)
+
+    @cached_property
+    def _heads(self) -> dict[str, ManifestFile]:
+        # Of two files of one incarnation the first counts.
+        return {item.parts[0]: item for item in reversed(self.of_kind("head"))}
 
 
 def make_view(dataset: lance.LanceDataset, before: ManifestView | None = None) -> ManifestView:

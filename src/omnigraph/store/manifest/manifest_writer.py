@@ -9,11 +9,11 @@ import pyarrow as pa
 from lance.file import LanceFileSession, LanceFileWriter
 from lance.fragment import DataFile, FragmentMetadata
 
-from omnigraph.store.file_digests import FileDigest, digest_file
-from omnigraph.store.lance.file_checks import check_complete
+from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import FILE_FORMAT
 from omnigraph.store.lance.lance_root import LanceRoot
+from omnigraph.store.lance.read_back import digest_new_file
 from omnigraph.store.manifest.manifest_files import name_with_digest
 from omnigraph.store.request_counts import count_requests
 
@@ -36,12 +36,12 @@ def write_named_file(
     count_requests(writes=1)
     with translate_lance_errors(f"write {path}/data/{name}"):
         if root.local is not None:
-            target = root.local / path / "data" / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            found = _encode(target, rows)
+            folder = root.local / path / "data"
+            folder.mkdir(parents=True, exist_ok=True)
+            found = _encode(folder / name, rows)
             if with_digest:
-                name = name_with_digest(name, found.digest)
-                target.rename(target.with_name(name))
+                written, name = name, name_with_digest(name, found.digest)
+                (folder / written).rename(folder / name)
         else:
             # A temporary file first: its size saves a request at commit, and the upload is one put.
             with tempfile.TemporaryDirectory(prefix="omnigraph-") as scratch:
@@ -58,8 +58,7 @@ def _encode(target: Path, rows: pa.Table) -> FileDigest:
     writer.write_batch(rows)
     writer.close()
     # Here and not only at the sync: a truncated temporary file must not be uploaded as a complete object.
-    check_complete([target])
-    return digest_file(target, target.name)
+    return digest_new_file(target, target.name)
 
 
 def _describe(name: str, size: int, rows: pa.Table) -> FragmentMetadata:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from cachetools import LRUCache
 from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import NotFound, StorageError
-from omnigraph.store.lance.lance_files import get_fragment
+from omnigraph.store.lance.lance_files import file_name, get_fragment
 from omnigraph.store.lance.lance_filters import quote_string
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest_errors import MANIFEST, reading_file
 from omnigraph.store.manifest.manifest_files import ManifestFile, Rows
-from omnigraph.store.manifest.manifest_rows import decode_row, encode_row
+from omnigraph.store.manifest.manifest_rows import decode_row, encode_row, parse_row
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.manifest_writer import write_named_file
+from omnigraph.store.manifest.records import Body
+
+T = TypeVar("T")
 
 ROW_SCHEMA: Final = pa.schema(
     [pa.field("key", pa.string(), nullable=False), pa.field("body", pa.string(), nullable=False)]
@@ -27,6 +30,7 @@ ROW_SCHEMA: Final = pa.schema(
 _MAX_ROWS_TO_CACHE_FILE = 2_048
 _CACHED_ROWS = 16_384
 _CACHED_SINGLE_ROWS = 4_096
+_CACHED_RECORDS = 1_024
 
 
 class SupersededFile(StorageError):
@@ -43,6 +47,8 @@ class RowFiles:
         self._lock = threading.Lock()
         self._files: LRUCache[str, Rows] = LRUCache(_CACHED_ROWS, getsizeof=len)
         self._found: LRUCache[str, str] = LRUCache(_CACHED_SINGLE_ROWS)
+        # Parsed records of files with one row, by file name. A commit needs its head several times.
+        self._records: LRUCache[str, Any] = LRUCache(_CACHED_RECORDS)
 
     @property
     def cached(self) -> frozenset[str]:
@@ -62,6 +68,21 @@ class RowFiles:
             rows = {key: decode_row(file_path(file), key, body) for key, body in stored}
         self._cache(file.name, rows)
         return rows
+
+    def read_record(self, view: ManifestView, file: ManifestFile, parse: Callable[[Body], T]) -> T:
+        """Return the record of a file that must hold exactly one. Records are immutable and shared."""
+        with self._lock:
+            known: T | None = self._records.get(file.name)
+        if known is not None:
+            return known
+        rows = self.read(view, file)
+        if len(rows) != 1:
+            raise StorageError(f"{file_path(file)}: expected 1 row, got {len(rows)}")
+        ((key, text),) = rows.items()
+        record = parse_row(file_path(file), key, text, parse)
+        with self._lock:
+            self._records[file.name] = record
+        return record
 
     def find(self, view: ManifestView, file: ManifestFile, key: str) -> str | None:
         """Return one row of a log file, or None. Lance searches a large file, which is not cached."""
@@ -92,7 +113,7 @@ class RowFiles:
         bodies = [encode_row(key, text) for key, text in rows.items()]
         table = pa.table({"key": list(rows), "body": bodies}, schema=ROW_SCHEMA)
         fragment = write_named_file(self._root, MANIFEST, self._session, name, table, with_digest=True)
-        self._cache(fragment.files[0].path, rows)
+        self._cache(file_name(fragment.files[0]), rows)
         return fragment
 
     @contextmanager

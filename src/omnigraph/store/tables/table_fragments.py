@@ -6,7 +6,7 @@ fragments whose files and deletion file are equal: such fragments hold the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,11 +40,20 @@ class TableFragment:
     nbytes: int = field(compare=False)
 
 
-def list_fragments(tables: Tables, pin: TablePin) -> tuple[TableFragment, ...]:
-    """Return the fragments of a pinned table in row order."""
+def list_fragments(
+    tables: Tables, pin: TablePin, unchanged: Mapping[int, TableFragment] | None = None
+) -> tuple[TableFragment, ...]:
+    """Return the fragments of a pinned table in row order.
+
+    `unchanged` has fragments of the version before it that the change neither deleted rows of nor replaced.
+    """
+    known = {} if unchanged is None else unchanged
     with translate_lance_errors(f"open {pin.path}"):
         dataset = tables.open_metadata(pin.path, pin.version)
-        return tuple(_describe(fragment.metadata) for fragment in dataset.get_fragments())
+        return tuple(
+            known.get(fragment.fragment_id) or _describe(fragment.metadata)
+            for fragment in dataset.get_fragments()
+        )
 
 
 def read_fragments(
