@@ -141,7 +141,7 @@ def sync_files(paths: Iterable[AnyPath]) -> None:
     then unknown.
     """
     # Strings, because every commit syncs a dozen files and path objects are slow.
-    files = list(dict.fromkeys(map(os.fspath, paths)))
+    files = list(dict.fromkeys(str(path) for path in paths))
     _sync_all([*files, *dict.fromkeys(map(os.path.dirname, files))])
 
 

@@ -1,0 +1,42 @@
+"""Fragments and deletions that writes add to the cache, compared with what storage has."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.engine.memory.table_versions import deleted_rows, table_fragments
+from omnigraph.store.tables.deletion_files import deleted_offsets
+from omnigraph.store.tables.table_fragments import list_fragments
+from omnigraph.store.tables.tables import COMPACT_AT
+
+SCHEMA = "node Person { name: String @key  age: I32? }\n"
+PUT = "query put($n: String, $a: I32) { insert Person { name: $n, age: $a } }"
+SET = "query set($n: String, $a: I32) { update Person set { age: $a } where name = $n }"
+REMOVE = "query remove($n: String) { delete Person where name = $n }"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_fragments_and_deletions_learned_from_writes_equal_those_in_storage(seed: int) -> None:
+    chance = random.Random(seed)
+    with og.init(f"memory://versions-{seed}", schema=SCHEMA) as graph:
+        graph.load({"Person": [{"name": f"p{number}", "age": 0} for number in range(40)]})
+        graph.query('query find() { match { $p: Person { name: "p1" } } return { $p.age } }')
+        for number in range(COMPACT_AT + 8):
+            name = f"p{chance.randrange(60)}"
+            chosen, params = chance.choice([(PUT, {"a": number}), (SET, {"a": number}), (REMOVE, {})])
+            graph.mutate(chosen, {"n": name, **params})
+            check_cache(graph)
+
+
+def check_cache(graph: Any) -> None:
+    snapshot = graph._repository.snapshot()
+    cache, pin = graph._reader.cache, snapshot.pin("node:Person")
+    stored = list_fragments(snapshot.tables, pin)
+    assert table_fragments(cache, snapshot.tables, pin) == stored
+    for fragment in stored:
+        found = deleted_rows(cache, snapshot.tables, pin, fragment)
+        assert found.tolist() == deleted_offsets(snapshot.tables, pin, fragment).tolist()
