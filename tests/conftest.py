@@ -1,11 +1,16 @@
-"""Garbage collection of test processes."""
+"""Settings of all test processes: upkeep and the garbage collection of Python."""
 
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Generator
 
 import pytest
+
+# Tests count requests and cut processes off at exact steps, so work in the background is off in them and in the
+# processes that they start. Tests of upkeep turn it on.
+os.environ.setdefault("OMNIGRAPH_UPKEEP", "off")
 
 
 @pytest.hookimpl(wrapper=True)

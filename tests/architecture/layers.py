@@ -52,6 +52,8 @@ DOCUMENTS = frozenset({"sources/mapping/document.py"})
 # Storage credentials follow the convention of the ecosystem: every entry point honours the usual AWS_* variables
 # and the profile that AWS_PROFILE names.
 STORAGE_VARIABLES = frozenset({"store/storage_options.py", "store/aws_profile.py"})
+# One switch turns background work off in all processes of a deployment or of a test run.
+UPKEEP_VARIABLE = frozenset({"maintain/upkeep_mode.py"})
 ENVIRONMENT = frozenset({"environ", "environb", "getenv", "putenv", "unsetenv"})
 
 Rule = Callable[[Module], Iterator[str]]
@@ -112,7 +114,7 @@ def spark_is_imported_lazily_and_in_its_place(module: Module) -> Iterator[str]:
 
 
 def only_surfaces_read_the_environment(module: Module) -> Iterator[str]:
-    if module.package in SURFACES or module.path in STORAGE_VARIABLES:
+    if module.package in SURFACES or module.path in STORAGE_VARIABLES | UPKEEP_VARIABLE:
         return
     for node in module.nodes:
         match node:

@@ -47,7 +47,7 @@ def graph(tmp_path: Path) -> Repository:
 def retained(graph: Repository, *, keep: int = 1, since: int = NEVER) -> set[str]:
     view = graph.manifest.refresh()
     heads = [graph.head(name).commit for name in graph.branches()]
-    found = retained_commits(graph.manifest, view, heads, keep=keep, since=since)
+    found = list(retained_commits(graph.manifest, view, heads, keep=keep, since=since))
     assert len({item.id for item in found}) == len(found)
     return {item.id for item in found}
 
@@ -308,6 +308,22 @@ def test_the_bases_are_those_that_merges_find(steps: list[str], seed: int) -> No
         expected = bases_of_pairs(graph, list(combinations(graph.branches(), 2)))
         # A cache that is used over the whole history returns the same as a new one.
         assert bases(graph) == bases(graph, lineage) == expected
+
+
+def test_merge_bases_computed_again_and_again_equal_those_computed_at_once(graph: Repository) -> None:
+    lineage = MergeBases(graph.manifest)
+    graph.create_branch("side")
+    for number in range(6):
+        change(graph, f"m{number}")
+        change(graph, f"s{number}", branch="side")
+        if number % 2:
+            merge(graph, "side")
+            change(graph, f"after-{number}")
+        assert bases(graph, lineage) == bases(graph)
+    graph.delete_branch("side")
+    graph.create_branch("side")
+    change(graph, "again", branch="side")
+    assert bases(graph, lineage) == bases(graph)
 
 
 def test_among_many_branches_those_with_main_and_with_the_origin_count(

@@ -10,8 +10,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import InvalidInput, PermissionDenied
-from omnigraph.maintain.settings import GraphSettings, RetentionSetting, read_settings
-from omnigraph.store.manifest.records import Registry
+from omnigraph.maintain.settings import GraphSettings, RetentionSetting, change_settings, read_settings
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from tests.maintain.graphs import new_graph
 from tests.support.places import fresh_memory
 
@@ -87,10 +87,11 @@ def test_settings_of_a_later_release_are_kept() -> None:
     manifest = repository.manifest
     registry = manifest.registry(manifest.view)
     later = registry.with_settings({"color": "blue"})
-    stored = Registry.from_body(later.to_body())
-    assert stored.settings == {"color": "blue"}
-    assert GraphSettings.of(stored.settings) == GraphSettings()
+    manifest.replace_registry_if_equals(manifest.view, registry, ManifestChange(registry=later))
     assert read_settings(repository) == GraphSettings()
+    change_settings(repository, retention="keep=9")
+    assert manifest.registry(manifest.refresh()).settings["color"] == "blue"
+    assert read_settings(repository).retention.keep == 9
 
 
 def test_settings_are_copied_to_backups_and_clones(tmp_path: Path) -> None:

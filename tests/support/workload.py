@@ -40,6 +40,7 @@ from tests.support.groups import GroupWrite, receipts, write_group
 from tests.support.merge_writes import MERGE_WRITES, make_branches
 from tests.support.rows import compact
 from tests.support.upgrades import UPGRADES
+from tests.support.upkeep import perform_upkeep
 
 SCHEMA: Final = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { since: I32? }\n"
 PERSON, KNOWS = "node:Person", "edge:Knows"
@@ -233,6 +234,11 @@ def _heal(graph: Graph) -> str:
     return graph.head().commit.id
 
 
+def _upkeep(graph: Graph) -> str:
+    perform_upkeep(graph, keep=2)
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of write: the graph it starts from and what it does there.
@@ -271,7 +277,9 @@ API_KINDS: Final[dict[str, Kind]] = {name: Kind("people", item.act) for name, it
 MERGE_KINDS: Final[dict[str, Kind]] = {
     name: Kind("branches", item.act, item.doomed) for name, item in MERGE_WRITES.items()
 }
-EVERY_KIND: Final[dict[str, Kind]] = KINDS | API_KINDS | MERGE_KINDS
+# Afterwards old commits cannot be read, so the invariants of writes do not hold.
+UPKEEP_KINDS: Final[dict[str, Kind]] = {"upkeep": Kind("worn", _upkeep)}
+EVERY_KIND: Final[dict[str, Kind]] = KINDS | API_KINDS | MERGE_KINDS | UPKEEP_KINDS
 
 
 # --- the graphs they start from ---------------------------------------------------------------------------

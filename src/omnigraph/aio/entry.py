@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from omnigraph.api.access import Address, ExternalBlobs, Policy
+    from omnigraph.maintain.upkeep_mode import UpkeepMode
     from omnigraph.search.embedding import Embedder
 
 
@@ -33,6 +34,7 @@ def init(
     graph_id: str | None = None,
     external_blobs: ExternalBlobs | None = None,
     verify_reads: bool = False,
+    upkeep: UpkeepMode | None = None,
 ) -> Opening[AsyncGraph]:
     """Create a graph at a path, or at a ``file://``, ``s3://`` or ``memory://`` address.
 
@@ -51,6 +53,7 @@ def init(
             graph_id=graph_id,
             external_blobs=external_blobs,
             verify_reads=verify_reads,
+            upkeep=upkeep,
         ),
         AsyncGraph,
     )
@@ -69,6 +72,7 @@ def open(  # noqa: A001 - the name is part of the API
     graph_id: str | None = None,
     external_blobs: ExternalBlobs | None = None,
     verify_reads: bool = False,
+    upkeep: UpkeepMode | None = None,
 ) -> Opening[AsyncGraph]:
     """Open a graph. Mode ``rw`` recovers interrupted bulk writes; mode ``r`` never writes.
 
@@ -87,6 +91,7 @@ def open(  # noqa: A001 - the name is part of the API
             graph_id=graph_id,
             external_blobs=external_blobs,
             verify_reads=verify_reads,
+            upkeep=upkeep,
         ),
         AsyncGraph,
     )

@@ -13,10 +13,14 @@ from omnigraph.api.local.open_options import OpenOptions
 
 if TYPE_CHECKING:
     from omnigraph.graph.repository import Repository
+    from omnigraph.maintain.upkeep_mode import UpkeepMode
     from omnigraph.policy.gate import Gate
     from omnigraph.read.reader import Reader
     from omnigraph.rules.external_blobs import ExternalBlobPolicy
     from omnigraph.search.embedding import Embedder
+
+# A served graph looks for commits of other processes this often.
+_WATCH_SECONDS = 60.0
 
 
 def init(
@@ -32,6 +36,7 @@ def init(
     graph_id: str | None = None,
     external_blobs: ExternalBlobs | None = None,
     verify_reads: bool = False,
+    upkeep: UpkeepMode | None = None,
 ) -> LocalGraph:
     """Create a graph at a path, or at a ``file://``, ``s3://`` or ``memory://`` address.
 
@@ -55,6 +60,10 @@ def init(
     rows are used. A damaged file raises `StorageError`. Each file is read completely once. Otherwise only the sizes
     of data files on a local disk are compared.
 
+    A handle that writes performs upkeep in the background: it extends indexes, and removes the data of old commits
+    according to the retention policy in `Graph.settings`. ``upkeep="off"`` turns this off for the handle. The
+    default is the variable ``OMNIGRAPH_UPKEEP``, else ``"auto"``.
+
     >>> import omnigraph as og
     >>> og.init("memory://docs-init", schema="node City { name: String @key }").branches.list()
     ['main']
@@ -74,6 +83,7 @@ def init(
         policy=policy,
         graph_id=graph_id,
         external_blobs=_external_blobs(external_blobs),
+        upkeep=upkeep,
     )
     text, name = read_schema(schema)
     catalog = accept(load_schema(text, name), text)
@@ -95,6 +105,7 @@ def open(  # noqa: A001 - the name is part of the API
     graph_id: str | None = None,
     external_blobs: ExternalBlobs | None = None,
     verify_reads: bool = False,
+    upkeep: UpkeepMode | None = None,
 ) -> LocalGraph:
     """Open a graph. Mode ``rw`` recovers interrupted bulk writes; mode ``r`` never writes.
 
@@ -115,6 +126,7 @@ def open(  # noqa: A001 - the name is part of the API
         policy,
         graph_id,
         _external_blobs(external_blobs),
+        upkeep,
     )
     return reopen(uri, options)
 
@@ -140,11 +152,15 @@ def open_with(
 ) -> LocalGraph:
     """Open a graph that reads through `reader`, which may share its memory with other graphs, and obeys `gate`.
 
+    The handle lives long, so it also performs upkeep after commits of other processes.
+
     `external_blobs` is described in `init`.
     """
     from omnigraph.graph.repository import Repository
+    from omnigraph.maintain.upkeep import attach_upkeep
 
     repository = Repository.open(uri, options=storage_options)
+    attach_upkeep(repository, None, watch=_WATCH_SECONDS)
     options = OpenOptions(
         storage_options=storage_options,
         embedder=reader.embedder,
@@ -183,8 +199,10 @@ def _external_blobs(given: ExternalBlobs | None) -> ExternalBlobPolicy | None:
 
 
 def _graph(repository: Repository, options: OpenOptions, gate: Gate | None) -> LocalGraph:
+    from omnigraph.maintain.upkeep import attach_upkeep
     from omnigraph.read.reader import Reader
 
+    attach_upkeep(repository, options.upkeep)
     reader = Reader(options.cache_bytes, options.embedder)
     return LocalGraph(repository, reader, _with_gate(options, gate), gate)
 

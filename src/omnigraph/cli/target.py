@@ -230,11 +230,14 @@ def _open_stored(
     from omnigraph.api.entry import embedder_of
     from omnigraph.api.local.local_graph import LocalGraph
     from omnigraph.api.local.open_options import OpenOptions
+    from omnigraph.maintain.upkeep import attach_upkeep
     from omnigraph.read.reader import Reader
     from omnigraph.rules.external_blobs import ExternalBlobPolicy
 
     policy = ExternalBlobPolicy.of(external_blobs)
     with open_repository(target, mode, durability, recover=recover) as repository:
+        # The process ends with the command, so a pass that is due runs to its end.
+        attach_upkeep(repository, None, finish=True)
         reader = Reader(embedder=embedder_of(os.environ))
         yield LocalGraph(
             repository, reader, OpenOptions(mode=mode, actor=target.chosen.actor, external_blobs=policy)

@@ -17,10 +17,10 @@ from omnigraph.errors import (
     Conflict,
     InvalidInput,
     NotFound,
-    OmnigraphError,
     RecoveryRequired,
 )
 from omnigraph.graph.argument_checks import check_text, require_text
+from omnigraph.graph.background_work import BackgroundWork, maintain_manifest
 from omnigraph.graph.branch_lookup import unknown_branch
 from omnigraph.graph.branch_names import (
     MAIN,
@@ -68,7 +68,6 @@ from omnigraph.graph.recovery.intents import (
     this_process,
 )
 from omnigraph.graph.recovery.interrupted_writes import discard_unreadable, recover_all, recover_operation
-from omnigraph.graph.recovery.leases import find_leases
 from omnigraph.graph.recovery.write_intents import hold_intent, new_intent
 from omnigraph.graph.reservations import BranchReservation, wait_for_reservations
 from omnigraph.graph.snapshot import Snapshot
@@ -83,11 +82,9 @@ from omnigraph.store.location import Location
 from omnigraph.store.manifest.branch_swaps import (
     create_branch_if_absent,
     delete_branch_if_equals,
-    fold_heads,
-    needs_fold,
     touch_bucket,
 )
-from omnigraph.store.manifest.manifest import Manifest, SwapOutcomeUnknown
+from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.manifest_view import ManifestView
@@ -128,6 +125,7 @@ class Repository:
         self.objects = objects
         self.intents = Intents(objects, writable=self.mode == "rw")
         self.warnings: list[str] = []
+        self.background: BackgroundWork | None = None
         self.write_queue: WriteQueue[QueuedWrite[Any]] = WriteQueue()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="omnigraph-probe")
         self._closed = False
@@ -217,6 +215,8 @@ class Repository:
 
     def close(self) -> None:
         """Stop the threads of the handle. Later calls raise `InvalidInput`."""
+        if self.background is not None:
+            self.background.close()
         self._closed = True
         self._executor.shutdown(wait=False)
 
@@ -469,7 +469,7 @@ class Repository:
                 if request.alone:
                     return self._write_alone(branch, request, prepare)
                 GroupCommit(self, branch, turn, MAX_PREPARATIONS).run()
-                self._maintain_manifest()
+                self._after_commit(branch)
         return write.outcome()
 
     def reservation(self, branch: str) -> BranchReservation:
@@ -570,21 +570,15 @@ class Repository:
 
     def _publish(self, plan: WritePlan, before_swap: Callable[[], None] | None = None) -> PublishReceipt:
         receipt = publish(self.manifest, plan, before_swap=before_swap)
-        self._maintain_manifest()
+        self._after_commit(plan.branch)
         return receipt
 
-    def _maintain_manifest(self) -> None:
-        try:
-            if self.manifest.needs_log_compaction:
-                self.manifest.compact_log()
-            if needs_fold(self.manifest.view):
-                fold_heads(self.manifest, self.manifest.view)
-            # A copy needs the files of the version that it began with.
-            if self.manifest.take_trim() and not find_leases(self.objects).live:
-                self.manifest.remove_old_versions(self.objects)
-        except (OmnigraphError, SwapOutcomeUnknown) as error:
-            # The commit is visible. A later write does this work.
-            self.warnings.append(f"cannot maintain __manifest, a later write will do it: {error}")
+    def _after_commit(self, branch: str) -> None:
+        warning = maintain_manifest(self.manifest, self.objects)
+        if warning is not None:
+            self.warnings.append(warning)
+        if self.background is not None:
+            self.background.notice_commit(branch)
 
     def check_writable(self, action: str) -> None:
         """Raise `PermissionDenied` if the handle is open for reading only."""

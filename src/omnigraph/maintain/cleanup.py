@@ -9,22 +9,24 @@ collections. `docs/design/0004-cleanup.md` has the argument.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError, PermissionDenied, StorageError
 from omnigraph.graph import idempotency
-from omnigraph.graph.history import branch_heads
+from omnigraph.graph.history import branch_heads, get_commit
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.recovery import intents, scratch_files
 from omnigraph.graph.recovery.intents import Intent
 from omnigraph.graph.recovery.leases import Lease, TargetLock, find_leases
 from omnigraph.graph.repository import Repository
 from omnigraph.lang.temporal import epoch_micros
+from omnigraph.maintain.collector_memory import CollectorMemory
 from omnigraph.maintain.retention import MergeBases, Retention, micros, parse_duration, retained_commits
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord
@@ -41,6 +43,8 @@ from omnigraph.store.tables.tables import EMPTY_VERSION
 # The age before which unreferenced files are kept. A write without an intent must publish within this time after it
 # staged its first file.
 GRACE = timedelta(hours=1)
+# The age at which upkeep removes idempotency keys.
+KEY_AGE = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,17 @@ def cleanup(
         return _GarbageCollection(repository, policy, parse_duration(grace), confirm).run()
 
 
+def collect(
+    repository: Repository, policy: Retention, grace: timedelta, memory: CollectorMemory
+) -> CleanupReport:
+    """Run a garbage collection that is bounded, and that remembers what the one before it has read.
+
+    Commits that the thinning of `memory` selects are retained besides those of the policy. Raises `WorkStopped` if
+    it was asked to stop.
+    """
+    return _GarbageCollection(repository, policy, grace, confirm=True, memory=memory).run()
+
+
 @contextmanager
 def _exclude_backups(repository: Repository) -> Iterator[None]:
     """Lock a backup, because a run that continues an interrupted one uses files that no commit refers to yet."""
@@ -177,17 +192,26 @@ class _Marks:
 class _GarbageCollection:
     """One run. Its safety depends on the order of the steps."""
 
-    def __init__(self, repository: Repository, policy: Retention, grace: timedelta, confirm: bool) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        policy: Retention,
+        grace: timedelta,
+        confirm: bool,
+        memory: CollectorMemory | None = None,
+    ) -> None:
         self._manifest = repository.manifest
         self._objects = repository.objects
         self._files = TableFiles(repository.tables.root, repository.objects)
-        self._merge_bases = MergeBases(repository.manifest)
+        self._memory = memory
+        self._merge_bases = MergeBases(repository.manifest) if memory is None else memory.merge_bases
         self._policy = policy
         self._confirm = confirm
+        self._distances: dict[str, int] = {}
         self._catalogs: dict[str, Catalog] = {}
         self._old_keys: dict[str, str] | None = None
         self._counters: dict[str, _Counter] = {}
-        self._needed: dict[tuple[str, int], NeededFiles] = {}
+        self._needed: MutableMapping[tuple[str, int], NeededFiles] = {} if memory is None else memory.needed
         # Read the clock first, then the intents and leases, then the manifest. An intent that is not listed has
         # either ended, so that the manifest has its commit, or begins after the clock was read, so that its files
         # are too young. A backup whose lease is not listed reads the manifest later than this, and the heads it
@@ -197,8 +221,13 @@ class _GarbageCollection:
         self._intents: list[Intent] = [item for item in pending if item is not None]
         oldest = min([self._started, *(item.created_at for item in self._intents)])
         self._horizon = oldest - micros(grace)
+        # Upkeep leaves objects, and tables that no commit names, for longer than the files of old commits.
+        self._object_horizon = oldest - micros(grace if memory is None else max(grace, GRACE))
         self._leases = find_leases(repository.objects)
-        self._marks = self._mark(self._manifest.refresh())
+        view = self._manifest.refresh()
+        self._marks = self._mark(view, _Marks(view))
+        if memory is not None:
+            memory.listed, memory.retained = 0, len(self._distances)
 
     def run(self) -> CleanupReport:
         for key in self._current_keys():
@@ -219,17 +248,31 @@ class _GarbageCollection:
             objects_error=error,
         )
 
+    def _pause(self) -> None:
+        if self._memory is not None:
+            self._memory.pace.step()
+
     # --- marking -----------------------------------------------------------------------------------------
 
-    def _mark(self, view: ManifestView) -> _Marks:
-        marks = _Marks(view)
+    def _mark(self, view: ManifestView, before: _Marks) -> _Marks:
+        """Return the marks of a view. What was marked before in this run stays marked."""
+        pins = {path: dict(versions) for path, versions in before.pins.items()}
+        marks = _Marks(view, pins, keys=before.keys)
         heads_of_branches = branch_heads(self._manifest, view)
         since = self._horizon
         if self._policy.older_than is not None:
             since = min(since, self._started - micros(self._policy.older_than))
         heads = [head.commit for head in heads_of_branches]
-        for commit in retained_commits(self._manifest, view, heads, keep=self._policy.keep or 1, since=since):
+        for commit in retained_commits(
+            self._manifest, view, heads, keep=self._policy.keep or 1, since=since, known=self._distances
+        ):
+            self._pause()
             self._mark_commit(marks, commit)
+        if self._memory is not None:
+            get = partial(get_commit, self._manifest, view)
+            for id_ in self._memory.thinning.advance(get, heads_of_branches, self._started):
+                self._pause()
+                self._mark_commit(marks, get(id_))
         for base in self._merge_bases.of(view, heads_of_branches):
             self._mark_commit(marks, base)
         for head in heads_of_branches:
@@ -305,10 +348,13 @@ class _GarbageCollection:
         counter: _Counter | None = None
         try:
             listing = self._files.table(path) if listing is None else listing
+            if self._memory is not None:
+                self._memory.listed += len(listing.files)
             self._refresh_marks()
             counter = self._counter(path)
             for batch in self._sweep(listing):
                 counter.add(batch)
+                self._pause()
         except OmnigraphError as error:
             (counter or self._counter(path)).errors.append(error.message)
 
@@ -320,7 +366,7 @@ class _GarbageCollection:
         leases, view = find_leases(self._objects), self._manifest.refresh()
         if view.version != self._marks.view.version or leases.live != self._leases.live:
             self._leases = leases
-            self._marks = self._mark(view)
+            self._marks = self._mark(view, self._marks)
 
     def _counter(self, path: str) -> _Counter:
         return self._counters.setdefault(self._key(path), _Counter())
@@ -342,13 +388,18 @@ class _GarbageCollection:
         if listing.path not in self._marks.pins:
             # No retained commit has this table: its type was dropped, or a concurrent `init` lost. While any of its
             # files is young the table may still be published, so it is removed completely or not at all.
-            if all(file.modified < self._horizon for file in listing.files):
+            if all(file.modified < self._object_horizon for file in listing.files):
                 yield from self._files.remove_table(listing) if self._confirm else [listing.files]
             return
         old = [file for file in listing.files if file.is_removable and file.modified < self._horizon]
         if old:
             needed = self._needed_files(listing)
             files = [file for file in old if file.name not in needed]
+            if self._memory is not None:
+                removed = sum(counter.files for counter in self._counters.values())
+                # Versions first: without its version a file is certainly not needed when the next run removes it.
+                files.sort(key=lambda file: not file.is_version)
+                files = files[: max(self._memory.max_files - removed, 0)]
             yield from self._files.remove(listing.path, files) if self._confirm else [files]
 
     def _needed_files(self, listing: TableListing) -> NeededFiles:
@@ -362,6 +413,7 @@ class _GarbageCollection:
         cached = self._needed.get((path, version))
         if cached is not None:
             return cached
+        self._pause()
         branch = self._marks.heads.get((path, version))
         if branch is None and moment <= self._horizon and not listing.has_version(version):
             # An earlier garbage collection removed it.
@@ -387,8 +439,10 @@ class _GarbageCollection:
         Returns the number of objects.
         """
         unneeded: list[str] = []
-        if self._policy.older_than is not None:
-            limit = min(self._horizon, self._started - micros(self._policy.older_than))
+        key_age = self._policy.older_than if self._memory is None else KEY_AGE
+        horizon = self._object_horizon
+        if key_age is not None:
+            limit = min(horizon, self._started - micros(key_age))
             keys = self._objects.list(idempotency.PREFIX.rstrip("/"))
             unneeded += [item.key for item in keys if epoch_micros(item.last_modified) < limit]
         recovery = list(self._objects.list(intents.PREFIX.rstrip("/")))
@@ -396,18 +450,18 @@ class _GarbageCollection:
         unneeded += [
             item.key
             for item in recovery
-            if item.key.rpartition(".")[0] not in pending and epoch_micros(item.last_modified) < self._horizon
+            if item.key.rpartition(".")[0] not in pending and epoch_micros(item.last_modified) < horizon
         ]
         unneeded += self._leases.dead_keys
         # The horizon is before the start of every bulk write in progress.
         unneeded += [
             item.key
             for item in self._objects.list(scratch_files.PREFIX.rstrip("/"))
-            if epoch_micros(item.last_modified) < self._horizon
+            if epoch_micros(item.last_modified) < horizon
         ]
         if self._confirm:
             # Before the removal of files, which changes the modification time of their directory.
-            folders = scratch_files.old_scratch_folders(self._objects.location, self._horizon)
+            folders = scratch_files.old_scratch_folders(self._objects.location, horizon)
             for start in range(0, len(unneeded), DELETE_BATCH):
                 self._objects.delete_many(unneeded[start : start + DELETE_BATCH])
             for folder in folders:

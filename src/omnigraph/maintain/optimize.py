@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.engine.engine_choice import Engine, RunTasks
@@ -91,13 +91,16 @@ def optimize(
     progress: Progress | None = None,
     actor: str | None = None,
     message: str | None = None,
+    max_rows: int | None = None,
 ) -> OptimizeReport:
     """Compact small and sparse fragments and complete the indexes of every type of a branch.
 
     A type that fails, or that concurrent writers change too often, is reported and does not stop the others. The
-    compaction of a type is committed even if one of its indexes could not be built.
+    compaction of a type is committed even if one of its indexes could not be built. With `max_rows` at most so many
+    rows are rewritten, and at most so many are indexed; the rest is left for the next call.
     """
-    optimization = _Optimization(TaskRunner(repository.tables.root, engine, run_on_spark, progress))
+    runner = TaskRunner(repository.tables.root, engine, run_on_spark, progress)
+    optimization = _Optimization(runner, max_rows)
     request = WriteRequest("optimize", actor=actor, message=message, bulk=True)
     try:
         receipt, states = repository.write(branch, request, optimization.prepare)
@@ -137,8 +140,9 @@ class _TableHistory:
 class _Optimization:
     """The attempts of one call. Results of an earlier attempt that still apply are used again."""
 
-    def __init__(self, runner: TaskRunner) -> None:
+    def __init__(self, runner: TaskRunner, max_rows: int | None = None) -> None:
         self._runner = runner
+        self._max_rows = max_rows
         self._history: dict[str, _TableHistory] = {}
         self._last_attempt: _States = ()
 
@@ -167,6 +171,7 @@ class _Optimization:
             with _collecting(failed, state.table.key):
                 rewrites = state.maintenance.plan_rewrites(tables, transaction.pin(state.table.key))
                 planned += [(state, task) for task in rewrites]
+        planned = _within(planned, self._max_rows)
         tasks = [task for _, task in planned]
         results = self._runner.run("compact", tasks, sum(task.nbytes for task in tasks))
         for (state, task), new in zip(planned, results, strict=True):
@@ -202,6 +207,7 @@ class _Optimization:
                 columns = [state.table.physical(name) for name in names]
                 segments = state.maintenance.plan_segments(transaction.base.tables, pin, columns, KIND)
                 planned += [(state, task) for task in segments]
+        planned = self._without_large_indexes(planned)
         tasks = [task for _, task in planned]
         results = self._runner.run("index", tasks, sum(_BYTES_PER_ENTRY * task.rows for task in tasks))
         for (state, task), segment in zip(planned, results, strict=True):
@@ -218,6 +224,17 @@ class _Optimization:
             for state in states
         )
 
+    def _without_large_indexes(
+        self, planned: list[tuple[_TypeState, SegmentTask]]
+    ) -> list[tuple[_TypeState, SegmentTask]]:
+        """Return the tasks of the types whose indexes can be completed within the limit of rows."""
+        chosen = {id(task) for _, task in _within(planned, self._max_rows)}
+        left = {state.table.key: state for state, task in planned if id(task) not in chosen}
+        for state in left.values():
+            # Segments are removed only if those that replace them are built.
+            state.maintenance.built, state.maintenance.removed = [], []
+        return [(state, task) for state, task in planned if state.table.key not in left]
+
     def busy_reports(self, error: Conflict) -> tuple[TypeOptimization, ...]:
         """Return the reports of a run that could not commit because of concurrent writers."""
         return tuple(
@@ -229,6 +246,22 @@ class _Optimization:
             )
             for state in self._last_attempt
         )
+
+
+_Task = TypeVar("_Task", RewriteTask, SegmentTask)
+
+
+def _within(planned: list[tuple[_TypeState, _Task]], max_rows: int | None) -> list[tuple[_TypeState, _Task]]:
+    """Return the tasks with the fewest rows that have at most `max_rows` rows together."""
+    if max_rows is None:
+        return planned
+    chosen, rows = [], 0
+    for state, task in sorted(planned, key=lambda pair: pair[1].rows):
+        rows += task.rows
+        if rows > max_rows:
+            break
+        chosen.append((state, task))
+    return chosen
 
 
 def _active(states: _States) -> Iterator[_TypeState]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
 from itertools import combinations
+
+from cachetools import LRUCache
 
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.branch_names import MAIN
@@ -25,6 +27,10 @@ _DURATION = re.compile(r"([0-9]+)\s*([smhdw]?)")
 _UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _MICROSECOND = timedelta(microseconds=1)
 
+# Commits that are kept in memory between the computations of merge bases.
+_CACHED_COMMITS = 4_096
+# A head that is further from the one before is treated as unrelated.
+_MAX_EXTENSION = 10_000
 # With at most this many branches, the merge bases of all pairs are retained. More pairs would take too long.
 MAX_BRANCHES_FOR_ALL_PAIRS = 64
 
@@ -80,48 +86,83 @@ def micros(duration: timedelta) -> int:
 
 
 def retained_commits(
-    manifest: Manifest, view: ManifestView, heads: Iterable[CommitRecord], *, keep: int, since: int
-) -> list[CommitRecord]:
-    """Return the commits less than `keep` steps below a head, and those that were a head at `since` or later.
+    manifest: Manifest,
+    view: ManifestView,
+    heads: Iterable[CommitRecord],
+    *,
+    keep: int,
+    since: int,
+    known: dict[str, int] | None = None,
+) -> Iterator[CommitRecord]:
+    """Yield the commits less than `keep` steps below a head, and those that were a head at `since` or later.
 
     A step follows either parent, so merged commits count like those of the target branch. A commit was a head until
     its successor was created. `since` is in microseconds since the epoch. Heads are always included.
+
+    `known` has the distance of each commit that an earlier call has yielded, and is extended. A commit in it is
+    yielded again, and its parents are followed, only if it is now nearer to a head.
     """
-    retained = {commit.id: commit for commit in heads}
-    queue = deque((0, commit) for commit in retained.values())
+    distances = {} if known is None else known
+    queue: deque[tuple[int, CommitRecord]] = deque()
+    for commit in {item.id: item for item in heads}.values():
+        distances[commit.id] = 0
+        queue.append((0, commit))
     while queue:
         distance, commit = queue.popleft()
+        yield commit
         if distance + 1 >= keep and commit.created_at <= since:
             continue
         for parent in (commit.parent, commit.merged_parent):
-            if parent is not None and parent not in retained:
-                retained[parent] = get_commit(manifest, view, parent)
-                queue.append((distance + 1, retained[parent]))
-    return list(retained.values())
+            if parent is not None and distances.get(parent, distance + 2) > distance + 1:
+                distances[parent] = distance + 1
+                queue.append((distance + 1, get_commit(manifest, view, parent)))
 
 
 class MergeBases:
-    """The merge bases of branches, with a cache of commits and of merge bases."""
+    """The merge bases of branches, with a cache of commits and of merge bases.
+
+    The bases of two branches stay the same while both get only commits with one parent. If the same instance is
+    used again, only the commits since the last use are read for such branches.
+    """
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._commits: dict[str, CommitRecord] = {}
-        self._bases: dict[tuple[str, str], list[CommitRecord]] = {}
+        self._commits: LRUCache[str, CommitRecord] = LRUCache(_CACHED_COMMITS)
+        self._bases: dict[tuple[str, str], _Bases] = {}
 
     def of(self, view: ManifestView, heads: Sequence[HeadRecord]) -> list[CommitRecord]:
         """Return the merge bases of all pairs of branches, and those that a virtual merge base is built from.
 
         With many branches only likely merges are considered: a branch with main, and a branch with its source.
         """
-        commits = {head.branch: head.commit for head in heads}
+        by_name = {head.branch: head for head in heads}
         get = partial(self._get, view)
-        bases: dict[str, CommitRecord] = {}
+        extends = lru_cache(maxsize=None)(partial(self._extends, get))
+        found: dict[tuple[str, str], _Bases] = {}
         for branch, other in self._pairs(get, heads):
-            ours, theirs = commits[branch], commits[other]
-            if (ours.id, theirs.id) not in self._bases:
-                self._bases[ours.id, theirs.id] = virtual_base_ancestors(get, ours, theirs)
-            bases.update((base.id, base) for base in self._bases[ours.id, theirs.id])
-        return list(bases.values())
+            ours, theirs = by_name[branch], by_name[other]
+            pair = (ours.incarnation, theirs.incarnation)
+            before = self._bases.get(pair)
+            ids = (ours.commit.id, theirs.commit.id)
+            if before is not None and extends(before.ours, ids[0]) and extends(before.theirs, ids[1]):
+                found[pair] = replace(before, ours=ids[0], theirs=ids[1])
+            else:
+                bases = virtual_base_ancestors(get, ours.commit, theirs.commit)
+                found[pair] = _Bases(*ids, tuple(bases))
+        self._bases = found
+        return list({base.id: base for item in found.values() for base in item.bases}.values())
+
+    def _extends(self, get: GetCommit, before: str, after: str) -> bool:
+        """Return whether a head is an earlier one, followed only by commits with one parent."""
+        id_ = after
+        for _ in range(_MAX_EXTENSION):
+            if id_ == before:
+                return True
+            commit = get(id_)
+            if commit.merged_parent is not None or commit.parent is None:
+                return False
+            id_ = commit.parent
+        return False
 
     def _get(self, view: ManifestView, id_: str) -> CommitRecord:
         commit = self._commits.get(id_)
@@ -136,6 +177,15 @@ class MergeBases:
         others = [head for head in heads if head.branch != MAIN]
         sources = {head.branch: names.get(_source_branch(get, head), MAIN) for head in others}
         return {*((head.branch, MAIN) for head in others), *sources.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Bases:
+    """The merge bases of two branches, with the heads that they were computed for."""
+
+    ours: str
+    theirs: str
+    bases: tuple[CommitRecord, ...]
 
 
 def _source_branch(get: GetCommit, head: HeadRecord) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from omnigraph.api.access import ExternalBlobs, Policy
+    from omnigraph.maintain.upkeep_mode import UpkeepMode
     from omnigraph.search.embedding import Embedder
 
 
@@ -24,3 +25,4 @@ class OpenOptions:
     policy: Policy | None = None
     graph_id: str | None = None
     external_blobs: ExternalBlobs | None = None
+    upkeep: UpkeepMode | None = None
