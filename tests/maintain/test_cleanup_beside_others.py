@@ -11,6 +11,7 @@ import pytest
 
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.cleanup import cleanup
+from omnigraph.maintain.settings import change_settings
 from tests.maintain.graphs import PERSON, RECLAIMED, new_graph, reopened, rows_at
 from tests.support.waiting import wait_until
 from tests.support.workers import release, results, started
@@ -82,3 +83,35 @@ def test_repeated_cleanup_takes_nothing_from_writers_readers_or_other_cleanups(t
         if one_round(graph, tmp_path / f"end{number}", grace):
             return
     pytest.fail("every write was slower than its grace")
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_writers_with_upkeep_remove_old_states_and_lose_nothing(tmp_path: Path) -> None:
+    graph, end = new_graph(str(tmp_path / "g")), tmp_path / "end"
+    change_settings(graph, retention={"keep": 2, "older_than": "5s", "thinned": "0s"})
+    uri = graph.location.uri
+    tasks = [
+        {"work": work, "name": name, "uri": uri, "until": str(end), "upkeep": 8}
+        for work, name in (("write", "first"), ("branch", "side"), ("write", "second"))
+    ]
+    with started(WORKER, tasks) as processes, ThreadPoolExecutor() as pool:
+        release(processes)
+        reads = pool.submit(read_until, uri, end)
+        try:
+            wait_until(lambda: _has_reclaimed(uri), "upkeep to remove a state")
+        finally:
+            end.touch()
+        first, _, second = results(processes)
+    assert reads.result() > 1
+    fresh = reopened(graph)
+    found = {row["id"] for row in fresh.snapshot().scan(PERSON).to_pylist()}
+    assert found == {*first["alive"], *second["alive"]}
+    assert len(list(fresh.commits())) == first["commits"] + second["commits"] + 1
+
+
+def _has_reclaimed(uri: str) -> bool:
+    """Return whether the second commit of the graph has lost its data."""
+    graph = Repository.open(uri, mode="r", durability="os")
+    commits = list(graph.commits())
+    return len(commits) > 1 and rows_at(graph, commits[-2]) == RECLAIMED

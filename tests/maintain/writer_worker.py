@@ -15,6 +15,7 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.maintain.cleanup import cleanup
+from omnigraph.maintain.upkeep import Upkeep
 from tests.maintain.graphs import KNOWS, PERSON, rows_of
 from tests.support.workers import report, wait_for_start
 
@@ -65,6 +66,8 @@ def branch_off(graph: Repository, name: str, goes_on: Callable[[], bool]) -> dic
 def main() -> None:
     task: dict[str, Any] = json.loads(sys.argv[1])
     graph = Repository.open(task["uri"], durability="os")
+    if "upkeep" in task:
+        graph.background = Upkeep(graph, every=task["upkeep"])
     wait_for_start()
 
     def goes_on() -> bool:
@@ -78,6 +81,7 @@ def main() -> None:
         case "once":
             found = cleanup(graph, keep=1, confirm=True, grace=timedelta(0))
             report({"removed": found.files_removed})
+    graph.close()
 
 
 if __name__ == "__main__":
