@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from bench import single_commit
+from bench import branches, single_commit
 from bench.data import Size, make_tables
 from bench.draw import Draw
 from bench.lance_peer import RawLance
@@ -23,6 +23,10 @@ from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.source import Source
 from tests.bench.walk import ANSWERS, Walk, Walking
+from tests.support.s3 import Bucket
+from tests.support.s3_fixtures import s3, s3_server
+
+__all__ = ["s3", "s3_server"]
 
 TINY = Size.scaled(0.001)
 ONE_TURN = Effort(turns=1, seconds=60.0)
@@ -135,3 +139,13 @@ def test_single_commit_benchmark_measures_every_write_and_phase(tmp_path: Path) 
     assert len(times) == 9
     phases = single_commit.profile(tmp_path, 1)
     assert all(phases["insert"].values())
+
+
+def test_branches_benchmark_measures_every_operation(tmp_path: Path, s3: Bucket) -> None:
+    paths = {number: branches.build(tmp_path, number) for number in (2, 4)}
+    times = branches.time_table(branches.measure(paths, 1, "os"), [2, 4])
+    counts = {number: branches.count(path, number, s3) for number, path in paths.items()}
+    traffic = branches.traffic_table(counts, [2, 4])
+    assert [row[0] for row in times[1:]] == [row[0] for row in traffic[1:]]
+    assert len(times) == 10
+    assert traffic[1][1].startswith("5, ")

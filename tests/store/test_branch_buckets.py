@@ -78,3 +78,12 @@ def test_selected_names_are_those_with_the_prefix_after_the_name(
 ) -> None:
     expected = [name for name in sorted(names) if name.startswith(prefix) and (after is None or name > after)]
     assert list(select_names(sorted(names), prefix, after)) == expected
+
+
+def test_ascending_names_before_a_last_name_fill_their_buckets() -> None:
+    buckets = [Bucket("", {"main": "{}"})]
+    for number in range(3 * MAX_ENTRIES):
+        name = f"agent-{number:05}"
+        position = index_of(buckets).find(name)
+        buckets[position : position + 1] = buckets[position].with_row(name, "{}").split(name)
+    assert [len(bucket.rows) for bucket in buckets[:-1]] == [MAX_ENTRIES - 1] * 3

@@ -22,7 +22,7 @@ from omnigraph.store.manifest.branch_swaps import (
 )
 from omnigraph.store.manifest.manifest import LOG_COMPACT_AT, Manifest, NotAGraph, SwapLost
 from omnigraph.store.manifest.manifest_change import ManifestChange
-from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.manifest_files import BUCKETS, new_id
 from omnigraph.store.manifest.manifest_init import begin_init
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import BranchEntry, CommitRecord, RecoveryRecord, TablePin
@@ -215,9 +215,14 @@ def test_first_writes_of_two_branches_of_one_bucket_conflict(uri: str) -> None:
     assert {name: head_of(two, two.view, name).commit.sequence for name in ("x", "y")} == {"x": 2, "y": 2}
 
 
-def test_fold_of_heads_at_rest_keeps_every_head(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(branch_swaps, "MAX_HEAD_FILES", 4)
-    monkeypatch.setattr(branch_swaps, "KEPT_HEAD_FILES", 2)
+@pytest.mark.parametrize(
+    "limits", [{"MAX_HEAD_FILES": 4, "KEPT_HEAD_FILES": 2}, {"MAX_HEADS_AT_REST": 3, "REST_AFTER_FILES": 4}]
+)
+def test_fold_of_heads_at_rest_keeps_every_head(
+    uri: str, limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, limit in limits.items():
+        monkeypatch.setattr(branch_swaps, name, limit)
     manifest = make_manifest(uri, ["main", *(f"b{number}" for number in range(6))])
     records = {f"b{number}": move(manifest, manifest.view, f"b{number}") for number in range(6)}
     assert needs_fold(manifest.view)
@@ -253,6 +258,21 @@ def test_many_branches_are_created_found_and_deleted(uri: str, monkeypatch: pyte
         delete_branch_if_equals(manifest, manifest.view, name, entries[name])
     assert list(manifest.branches(manifest.view)) == ["main"]
     assert kinds(manifest.view)["branches"] <= 2
+
+
+def test_full_bucket_is_stored_without_compression(tmp_path: Path) -> None:
+    # Lance would take ten times as long to compress it.
+    manifest = make_manifest(str(tmp_path / "graph"))
+    names = [f"agent-{number:04}" for number in range(branch_buckets.MAX_ENTRIES)]
+    entries = {name: BranchEntry(new_id(), 1_700_000_000_000_000, "agent", new_id()) for name in names}
+    (bucket,) = branch_entries.first_buckets(entries.items())
+    removed = manifest.view.of_kind(BUCKETS)
+    manifest.replace_files(manifest.view, removed, ManifestChange(buckets=[bucket]))
+    (file,) = manifest.view.of_kind(BUCKETS)
+    assert file.size is not None
+    assert file.size > sum(len(name) + len(text) for name, text in bucket.rows.items())
+    cold = reopen(manifest)
+    assert cold.branches(cold.view) == entries
 
 
 def test_deleting_a_branch_conflicts_with_a_publish_to_it(uri: str) -> None:

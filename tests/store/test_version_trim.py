@@ -22,6 +22,7 @@ from omnigraph.store.manifest.version_trim import StoredVersions
 from omnigraph.store.objects.object_store import ObjectStore
 from tests.support.manifests import child, head_of, make_manifest, move, reopen
 from tests.support.places import fresh_memory
+from tests.support.repositories import make_graph
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -126,6 +127,20 @@ def test_trim_is_due_after_every_hundred_and_twenty_eighth_version(
         due += [manifest.view.version] if manifest.take_trim() else []
         assert not manifest.take_trim()
     assert due == [4, 8]
+
+
+@pytest.mark.usefixtures("trims_early")
+def test_creating_and_deleting_branches_trims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_module, "TRIM_EVERY", 4)
+    graph = make_graph(str(tmp_path / "graph"))
+    for number in range(12):
+        graph.create_branch(f"agent-{number}")
+    versions = tmp_path / "graph" / PATH / "_versions"
+    assert len(list(versions.glob("*.manifest"))) <= 6
+    for number in range(12):
+        graph.delete_branch(f"agent-{number}")
+    assert len(list(versions.glob("*.manifest"))) <= 6
+    assert graph.warnings == []
 
 
 @pytest.mark.usefixtures("trims_early")

@@ -84,6 +84,8 @@ class Recorded:
     ended: float
     # How many bytes the reply had.
     size: int = 0
+    # How many bytes the request had.
+    sent: int = 0
 
     def __str__(self) -> str:
         return f"{self.method} {self.key}{'?' + self.query if self.query else ''} -> {self.status}"
@@ -144,6 +146,7 @@ class Seam:
             started=started,
             ended=time.monotonic(),
             size=size,
+            sent=len(request.body),
         )
         with self._lock:
             for log in self._logs:

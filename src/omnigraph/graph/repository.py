@@ -349,7 +349,9 @@ class Repository:
             create_branch_if_absent(self.manifest, view, name, entry)
             return HeadRecord(name, incarnation, commit)
 
-        return retry_swap(self.manifest, create)
+        head = retry_swap(self.manifest, create)
+        self._maintain_manifest()
+        return head
 
     def _readable_commit(self, view: ManifestView, source: str, at: At) -> CommitRecord:
         """Return the commit at `at`; `NotFound` if garbage collection removed the data of one of its tables."""
@@ -384,6 +386,7 @@ class Repository:
             delete_branch_if_equals(self.manifest, view, name, entry)
 
         retry_swap(self.manifest, delete)
+        self._maintain_manifest()
 
     def reserve_identities(self, count: int, at_least: int) -> int:
         """Reserve consecutive ids of types, properties or tables and return the first one.
@@ -574,11 +577,14 @@ class Repository:
         return receipt
 
     def _after_commit(self, branch: str) -> None:
+        self._maintain_manifest()
+        if self.background is not None:
+            self.background.notice_commit(branch)
+
+    def _maintain_manifest(self) -> None:
         warning = maintain_manifest(self.manifest, self.objects)
         if warning is not None:
             self.warnings.append(warning)
-        if self.background is not None:
-            self.background.notice_commit(branch)
 
     def check_writable(self, action: str) -> None:
         """Raise `PermissionDenied` if the handle is open for reading only."""

@@ -18,8 +18,8 @@ from typing import Final
 
 from omnigraph.store.manifest.manifest_files import ManifestFile
 
-# A file of this number of rows takes as long to write as a file with one row.
-MAX_ENTRIES: Final = 128
+# Larger buckets take longer to write; smaller ones are more files, which every version of the manifest lists.
+MAX_ENTRIES: Final = 256
 # A bucket with fewer entries is joined with the one before it, if both fit into half a bucket.
 MIN_ENTRIES: Final = 16
 # The lower bound is part of the file name, in hexadecimal.
@@ -35,7 +35,8 @@ class Bucket:
 
     def with_row(self, name: str, text: str) -> Bucket:
         """Return the bucket with an entry added or replaced."""
-        return Bucket(self.lower, dict(sorted({**self.rows, name: text}.items())))
+        rows = {**self.rows, name: text}
+        return Bucket(self.lower, {key: rows[key] for key in sorted(rows)})
 
     def without_row(self, name: str) -> Bucket:
         """Return the bucket without an entry."""
@@ -44,13 +45,15 @@ class Bucket:
     def split(self, added: str | None = None) -> list[Bucket]:
         """Return the bucket, or its two halves if it is too large.
 
-        If `added` is the last name, only this name goes into the second bucket: names that are created in
-        ascending order fill their buckets.
+        If `added` is one of the last names, the second bucket begins with it: names that are created in ascending
+        order fill their buckets.
         """
         if len(self.rows) <= MAX_ENTRIES:
             return [self]
         names = sorted(self.rows)
-        middle = len(names) - 1 if added == names[-1] else len(names) // 2
+        middle = len(names) // 2
+        if added is not None and added >= names[-max(1, len(names) // 16)]:
+            middle = names.index(added)
         positions = sorted(range(1, len(names)), key=lambda position: abs(position - middle))
         for position in positions:
             bound = shortest_separator(names[position - 1], names[position])

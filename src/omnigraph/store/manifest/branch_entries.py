@@ -72,8 +72,9 @@ class BranchEntries:
         for bound, file in zip(index.bounds[first:], index.files[first:], strict=True):
             if bound > prefix and not bound.startswith(prefix):
                 return
-            found = sorted(key.removeprefix(_PREFIX) for key in self._rows.read(view, file))
-            yield from select_names(found, prefix, after)
+            keys = sorted(self._rows.read(view, file))
+            for key in select_names(keys, _PREFIX + prefix, None if after is None else _PREFIX + after):
+                yield key.removeprefix(_PREFIX)
 
     def names_near(self, view: ManifestView, name: str) -> list[str]:
         """Return the names in the bucket of a name, sorted: those with the longest common beginning."""

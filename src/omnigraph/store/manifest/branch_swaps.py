@@ -16,9 +16,13 @@ from omnigraph.store.manifest.manifest_files import ManifestFile
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import MAIN_BRANCH, BranchEntry, HeadRecord
 
-# From this number of head files on, the heads of branches at rest are folded into their buckets.
+# A branch is at rest if this number of files was added to the manifest since it moved. A publish adds two files.
+REST_AFTER_FILES: Final = 256
+# Heads of branches at rest are folded into their buckets if there are more than this number.
+MAX_HEADS_AT_REST: Final = 16
+# From this number of head files on, those that have not moved for the longest time are folded in any case.
 MAX_HEAD_FILES: Final = 96
-# The heads that moved last keep their files.
+# The heads that moved last keep their files then.
 KEPT_HEAD_FILES: Final = 32
 # The number of buckets that one fold replaces.
 MAX_FOLDED_BUCKETS: Final = 8
@@ -59,22 +63,30 @@ def touch_bucket(manifest: Manifest, view: ManifestView, name: str) -> ManifestV
 
 def needs_fold(view: ManifestView) -> bool:
     """Return whether so many branches have a head file that those at rest should lose theirs."""
-    return len(view.of_kind("head")) > MAX_HEAD_FILES and bool(view.buckets.files)
+    return bool(_heads_to_fold(view)) and bool(view.buckets.files)
+
+
+def _heads_to_fold(view: ManifestView) -> list[ManifestFile]:
+    # Fragment ids ascend in the order of commits, whatever the clocks of the writers.
+    by_age = sorted(view.of_kind("head"), key=lambda file: file.fragment)
+    newest = max(file.fragment for file in view.files)
+    at_rest = [file for file in by_age if newest - file.fragment >= REST_AFTER_FILES]
+    if len(at_rest) > MAX_HEADS_AT_REST:
+        return at_rest
+    return by_age[:-KEPT_HEAD_FILES] if len(by_age) > MAX_HEAD_FILES else []
 
 
 def fold_heads(manifest: Manifest, view: ManifestView) -> int:
-    """Remove the head files of branches that have not moved for the longest time; return how many.
+    """Remove the head files of branches at rest, and of others if there are too many; return how many.
 
     Their entries name the head commits. A writer that publishes to one of them meanwhile repeats its swap. The work
     is bounded. If two processes fold the same heads, one of them has no effect.
     """
-    by_age = sorted(view.of_kind("head"), key=lambda file: file.parts[1])
+    files = _heads_to_fold(view)
     groups: dict[int, list[tuple[ManifestFile, HeadRecord]]] = {}
-    for file in by_age[: max(0, len(by_age) - KEPT_HEAD_FILES)]:
-        head = manifest.read_head_file(view, file)
-        if head.branch == MAIN_BRANCH:
-            continue
-        groups.setdefault(view.buckets.find(head.branch), []).append((file, head))
+    for file, head in zip(files, manifest.read_head_files(view, files), strict=True):
+        if head.branch != MAIN_BRANCH:
+            groups.setdefault(view.buckets.find(head.branch), []).append((file, head))
     chosen = sorted(groups.values(), key=len, reverse=True)[:MAX_FOLDED_BUCKETS]
     removed: list[ManifestFile] = []
     entries: list[tuple[str, BranchEntry | None]] = []
@@ -83,6 +95,8 @@ def fold_heads(manifest: Manifest, view: ManifestView) -> int:
         if entry is not None and entry.incarnation == head.incarnation:
             entries.append((head.branch, replace(entry, commit=head.commit.id)))
             removed.append(file)
+    if not entries:
+        return 0
     buckets = manifest.branch_entries.change(view, entries)
     try:
         manifest.replace_files(view, [*buckets.removed, *removed], ManifestChange(buckets=buckets.added))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 import lance
@@ -104,7 +105,7 @@ class Manifest:
         self._lock = threading.Lock()
         self._rows = RowFiles(root, self.refresh)
         self.branch_entries = BranchEntries(self._rows, self.registry)
-        self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-manifest")
+        self._workers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-manifest")
         self._recorded = RecordedFiles()
         self._view = make_view(dataset)
         self._probe = None if root.local is None else VersionProbe.of(root.local / PATH)
@@ -229,6 +230,10 @@ class Manifest:
     def read_head_file(self, view: ManifestView, file: ManifestFile) -> HeadRecord:
         """Return the record of a head file."""
         return self._rows.read_record(view, file, HeadRecord.from_body)
+
+    def read_head_files(self, view: ManifestView, files: Sequence[ManifestFile]) -> list[HeadRecord]:
+        """Return the records of head files. Several are read at the same time."""
+        return list(self._workers.map(propagate_context(partial(self.read_head_file, view)), files))
 
     def schema(self, view: ManifestView, schema: str) -> str:
         """Return the payload of an accepted schema."""
@@ -528,7 +533,7 @@ class Manifest:
         added = [parse_file(0, item.files[0].path, item.physical_rows) for item in copied]
         files = balance(list(new_files(change)), removed, added)
         # The files are independent, and each is a round trip on an object store. The present thread writes one.
-        others = self._writers.map(propagate_context(self._rows.write_file), files[1:])
+        others = self._workers.map(propagate_context(self._rows.write_file), files[1:])
         first = [self._rows.write_file(file) for file in files[:1]]
         fragments = [*first, *others]
         self.root.sync_checked(PATH, data_files(fragments))

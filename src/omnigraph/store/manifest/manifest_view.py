@@ -14,7 +14,7 @@ from functools import cached_property
 import lance
 
 from omnigraph.errors import StorageError
-from omnigraph.store.lance.lance_files import file_name, version_file
+from omnigraph.store.lance.lance_files import file_name, get_fragment, version_file
 from omnigraph.store.manifest.branch_buckets import BucketIndex
 from omnigraph.store.manifest.manifest_errors import MANIFEST, damaged_file
 from omnigraph.store.manifest.manifest_files import BUCKETS, WEIGHT_MODULUS, ManifestFile, parse_file
@@ -57,24 +57,29 @@ class ManifestView:
 def make_view(dataset: lance.LanceDataset, before: ManifestView | None = None) -> ManifestView:
     """Return the view of an opened version; `StorageError` if its list of files is damaged.
 
-    `before` is an earlier view, whose files are not parsed again.
+    `before` is an earlier view. Only the ids of its files are read again.
     """
-    known = {item.fragment: item for item in before.files} if before else {}
-    files = []
-    for fragment in dataset.get_fragments():
-        file = known.get(fragment.fragment_id)
-        if file is None:
-            meta = fragment.metadata
-            if len(meta.files) != 1:
-                raise _damaged(dataset, f"fragment {meta.id} has {len(meta.files)} files, expected 1")
-            data = meta.files[0]
-            file = parse_file(meta.id, file_name(data), meta.physical_rows, data.file_size_bytes)
-        files.append(file)
-    if len({file.fragment for file in files}) != len(files):
-        raise _damaged(dataset, "two of its fragments have the same id")
+    if before is None:
+        files = [_parse_fragment(dataset, fragment) for fragment in dataset.get_fragments()]
+        if len({file.fragment for file in files}) != len(files):
+            raise _damaged(dataset, "two of its fragments have the same id")
+    else:
+        known = {item.fragment: item for item in before.files}
+        files = [
+            known.get(id_) or _parse_fragment(dataset, get_fragment(dataset, id_))
+            for id_ in dataset.fragment_ids()
+        ]
     if sum(file.weight for file in files) % WEIGHT_MODULUS:
         raise _damaged(dataset, "the files that it lists are not those that were committed")
     return ManifestView(dataset, dataset.version, tuple(files))
+
+
+def _parse_fragment(dataset: lance.LanceDataset, fragment: lance.LanceFragment) -> ManifestFile:
+    meta = fragment.metadata
+    if len(meta.files) != 1:
+        raise _damaged(dataset, f"fragment {meta.id} has {len(meta.files)} files, expected 1")
+    data = meta.files[0]
+    return parse_file(meta.id, file_name(data), meta.physical_rows, data.file_size_bytes)
 
 
 def require_version(dataset: lance.LanceDataset, version: int) -> None:

@@ -16,7 +16,7 @@ from omnigraph.store.lance.lance_files import file_name, get_fragment
 from omnigraph.store.lance.lance_filters import quote_string
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest_errors import MANIFEST, reading_file
-from omnigraph.store.manifest.manifest_files import ManifestFile, Rows
+from omnigraph.store.manifest.manifest_files import BUCKETS, ManifestFile, Rows
 from omnigraph.store.manifest.manifest_rows import decode_row, encode_row, parse_row
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.manifest_writer import write_named_file
@@ -27,6 +27,12 @@ T = TypeVar("T")
 ROW_SCHEMA: Final = pa.schema(
     [pa.field("key", pa.string(), nullable=False), pa.field("body", pa.string(), nullable=False)]
 )
+# From some 250 rows on Lance compresses texts, which takes ten times as long as writing them. A bucket of branches
+# is rewritten for every branch that is created.
+_UNCOMPRESSED: Final = pa.schema(
+    field.with_metadata({"lance-encoding:compression": "none"}) for field in ROW_SCHEMA
+)
+_MAX_ROWS_TO_TAKE = 512
 _MAX_ROWS_TO_CACHE_FILE = 2_048
 _CACHED_ROWS = 16_384
 _CACHED_SINGLE_ROWS = 4_096
@@ -63,7 +69,10 @@ class RowFiles:
         if rows is not None:
             return rows
         with self._reading("read", file):
-            table = get_fragment(view.dataset, file.fragment).to_table()
+            fragment = get_fragment(view.dataset, file.fragment)
+            # A scan is prepared in the time in which a small file is read.
+            is_small = file.rows <= _MAX_ROWS_TO_TAKE
+            table = fragment.take(range(file.rows)) if is_small else fragment.to_table()
             stored = zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True)
             rows = {key: decode_row(file_path(file), key, body) for key, body in stored}
         self._cache(file.name, rows)
@@ -111,7 +120,8 @@ class RowFiles:
     def write(self, name: str, rows: Rows) -> FragmentMetadata:
         """Write a file. The caller must sync it before a commit names it."""
         bodies = [encode_row(key, text) for key, text in rows.items()]
-        table = pa.table({"key": list(rows), "body": bodies}, schema=ROW_SCHEMA)
+        schema = _UNCOMPRESSED if name.startswith(f"{BUCKETS}-") else ROW_SCHEMA
+        table = pa.table({"key": list(rows), "body": bodies}, schema=schema)
         fragment = write_named_file(self._root, MANIFEST, self._session, name, table, with_digest=True)
         self._cache(file_name(fragment.files[0]), rows)
         return fragment
