@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -16,6 +17,10 @@ from omnigraph.read.project import project
 from omnigraph.read.read_planner import plan_read
 from omnigraph.read.read_session import ReadSession
 
+# Sizes up to this number are exact for the planner. Of larger ones, the first bits count.
+_MAX_EXACT_ROWS: Final = 1_024
+_PLANNING_BITS: Final = 6
+
 
 def run_read(session: ReadSession, plan: ReadPlan) -> pa.Table:
     """Return the rows of a read, as a table of its outputs."""
@@ -28,19 +33,31 @@ def plan_on(query: ir.ReadQuery, snapshot: Snapshot) -> ReadPlan:
     return plan_read(query, SnapshotStatistics(snapshot))
 
 
+def planning_rows(rows: int) -> int:
+    """Return a table size for the planner: large sizes are rounded down by at most 1/32.
+
+    A plan therefore holds for many commits, and it is the same in all handles.
+
+    >>> planning_rows(1_000), planning_rows(1_000_000), planning_rows(1_000_001)
+    (1000, 999424, 999424)
+    """
+    shift = max(0, rows.bit_length() - _PLANNING_BITS) if rows > _MAX_EXACT_ROWS else 0
+    return rows >> shift << shift
+
+
 @dataclass(frozen=True)
 class SnapshotStatistics:
-    """Table sizes and keys of a snapshot, as recorded in its commit."""
+    """Table sizes and keys of a snapshot, as recorded in its commit. Sizes are rounded by `planning_rows`."""
 
     snapshot: Snapshot
 
     def nodes(self, type_name: str) -> int:
         """Return the number of nodes of a type."""
-        return self.snapshot.pin(table_key("node", type_name)).rows
+        return planning_rows(self.snapshot.pin(table_key("node", type_name)).rows)
 
     def edges(self, edge_type: str) -> int:
         """Return the number of edges of a type."""
-        return self.snapshot.pin(self.snapshot.catalog.table("edge", edge_type).key).rows
+        return planning_rows(self.snapshot.pin(self.snapshot.catalog.table("edge", edge_type).key).rows)
 
     def near_nodes(self, edge_type: str, direction: ir.Direction) -> int:
         """Return the number of nodes of the type that an expansion in this direction starts from."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import TypeAlias
 
 import pyarrow as pa
 from cachetools import LRUCache
@@ -15,11 +16,13 @@ from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang import ir
 from omnigraph.read.explain import explain_plan
 from omnigraph.read.plan import ReadPlan
-from omnigraph.read.query import plan_on, run_read
+from omnigraph.read.query import plan_on, planning_rows, run_read
 from omnigraph.read.read_session import ReadSession, ReadSettings, SnapshotTables
 from omnigraph.search.embedding import Embedder
 
 _MAX_PLANS = 512
+# The sizes of all tables of a commit, as the planner rounds them.
+_Sizes: TypeAlias = tuple[int, ...]
 # The default cache takes 1 / _MEMORY_SHARE of the machine's memory.
 _MEMORY_SHARE = 4
 _MIN_BUDGET = 64 << 20
@@ -50,7 +53,9 @@ class Reader:
         self._lock = threading.Lock()
         # The tables of the last snapshot; reads between two commits use the same one.
         self._tables: SnapshotTables | None = None
-        self._plans: LRUCache[tuple[int, str], tuple[ir.ReadQuery, ReadPlan]] = LRUCache(_MAX_PLANS)
+        self._plans: LRUCache[tuple[int, _Sizes], tuple[ir.ReadQuery, ReadPlan]] = LRUCache(_MAX_PLANS)
+        # The last commit that was read, and the sizes of its tables.
+        self._sizes: tuple[str, _Sizes] = ("", ())
 
     def run(self, snapshot: Snapshot, query: ir.ReadQuery, bindings: Bindings) -> pa.Table:
         """Return the rows of a read on a snapshot. Raises the errors of `Snapshot.reading`."""
@@ -67,8 +72,12 @@ class Reader:
         return self._session(snapshot, Bindings())
 
     def plan(self, snapshot: Snapshot, query: ir.ReadQuery) -> ReadPlan:
-        """Return the plan of a read at a commit; plans are cached."""
-        key = (id(query), snapshot.commit_id)
+        """Return the plan of a read at a commit. A cached plan holds while the sizes of tables are similar."""
+        commit_id, sizes = self._sizes
+        if commit_id != snapshot.commit_id:
+            sizes = tuple(planning_rows(pin.rows) for pin in snapshot.commit.tables.values())
+            self._sizes = (snapshot.commit_id, sizes)
+        key = (id(query), sizes)
         with self._lock:
             known = self._plans.get(key)
         # An id may be reused after its query is gone, so the entry holds the query as well.

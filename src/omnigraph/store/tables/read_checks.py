@@ -9,17 +9,18 @@ have removed the version, and Lance reports it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 import lance
 from cachetools import LRUCache
+from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.store.file_digests import FileDigest, read_stored_file
 from omnigraph.store.lance.lance_errors import translate_lance_errors
-from omnigraph.store.lance.lance_files import version_file
+from omnigraph.store.lance.lance_files import data_file_sizes, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.request_counts import propagate_context
@@ -53,41 +54,51 @@ class ReadChecks:
         self._lock = threading.Lock()
         self._checked: LRUCache[tuple[str, str], bool] = LRUCache(_REMEMBERED_FILES)
 
-    def check(self, path: str, dataset: lance.LanceDataset) -> str | None:
+    def check(
+        self, path: str, dataset: lance.LanceDataset, describe: Callable[[], Sequence[FragmentMetadata]]
+    ) -> str | None:
         """Check the files of an opened version that were not checked before; `StorageError` for a damaged one.
 
-        Rows can be read without an index. The problem of a damaged index file is returned, None if there is none.
+        `describe` returns the fragments of the version. Rows can be read without an index. The problem of a damaged
+        index file is returned, None if there is none.
         """
         if self._root.files is None or (self._root.local is None and not self._root.verify_reads):
             return None
-        with translate_lance_errors(f"open {path}"):
-            fragments = [
-                item.metadata
-                for item in dataset.get_fragments()
-                if self._fragments is None or item.fragment_id in self._fragments
-            ]
-            files = {file.name: file.size for file in fragment_files(fragments)}
+        fragments = describe()
+        if self._fragments is not None:
+            fragments = [item for item in fragments if item.id in self._fragments]
+        if self._root.verify_reads:
+            return self._check_digests(path, dataset, fragments)
+        sizes = {name: size for name, size in data_file_sizes(fragments).items() if size is not None}
+        new = self._new(path, sizes)
+        for name in new:
+            self._check_size(path, name, sizes[name])
+        self._remember(path, new)
+        return None
+
+    def _check_digests(
+        self, path: str, dataset: lance.LanceDataset, fragments: Sequence[FragmentMetadata]
+    ) -> str | None:
         index_problem = None
-        if not self._root.verify_reads:
-            new = self._new(path, (name for name, size in files.items() if size is not None))
-            for name in new:
-                self._check_size(path, name, files[name])
-        else:
-            new = self._new(path, [*files, version_file(dataset.version)])
-            self._verify(path, new, files)
-            # Lance may open index files to describe them, so the other files are checked first.
-            if self._fragments is None:
-                indexes = self._new(path, self._index_files(path, dataset))
-                try:
-                    self._verify(path, indexes, {})
-                    new += indexes
-                except StorageError as error:
-                    if error.details.get("reason") != "damaged":
-                        raise
-                    index_problem = error.message
-        with self._lock:
-            self._checked.update(((path, name), True) for name in new)
+        files = {file.name: file.size for file in fragment_files(fragments)}
+        new = self._new(path, [*files, version_file(dataset.version)])
+        self._verify(path, new, files)
+        # Lance may open index files to describe them, so the other files are checked first.
+        if self._fragments is None:
+            indexes = self._new(path, self._index_files(path, dataset))
+            try:
+                self._verify(path, indexes, {})
+                new += indexes
+            except StorageError as error:
+                if error.details.get("reason") != "damaged":
+                    raise
+                index_problem = error.message
+        self._remember(path, new)
         return index_problem
+
+    def _remember(self, path: str, names: Iterable[str]) -> None:
+        with self._lock:
+            self._checked.update(((path, name), True) for name in names)
 
     def _new(self, path: str, names: Iterable[str]) -> list[str]:
         with self._lock:

@@ -49,6 +49,8 @@ def list_fragments(
     """
     known = {} if unchanged is None else unchanged
     with translate_lance_errors(f"open {pin.path}"):
+        if not known:
+            return tuple(map(_describe, tables.fragments(pin.path, pin.version)))
         dataset = tables.open_metadata(pin.path, pin.version)
         return tuple(
             known.get(fragment.fragment_id) or _describe(fragment.metadata)

@@ -50,6 +50,7 @@ from omnigraph.store.tables.version_uploads import VersionUploads
 
 EMPTY_VERSION = 1
 _CACHED_TABLES = 256
+_DESCRIBED_TABLES = 8
 
 # Size-tiered compaction on write: this many fragments below one of these row counts are rewritten as one. A row is
 # rewritten once per tier, whatever the number of writes.
@@ -103,6 +104,8 @@ class Tables:
         self.indexes = DamagedIndexes()
         self._lock = threading.Lock()
         self._open: LRUCache[tuple[str, int], lance.LanceDataset] = LRUCache(_CACHED_TABLES)
+        # The fragments of the versions that were opened last: they are checked, and then listed by readers.
+        self._described: LRUCache[tuple[str, int], list[FragmentMetadata]] = LRUCache(_DESCRIBED_TABLES)
         self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-stage")
         self._uploads = None if root.objects is None else VersionUploads(root.objects)
 
@@ -135,11 +138,27 @@ class Tables:
         # The files of a version that was built here have been read back.
         is_built = self._uploads is not None and self._uploads.wait(path, version)
         dataset = self.root.open(path, version)
-        index_problem = None if is_built else self._checks.check(path, dataset)
+        index_problem = None
+        if not is_built:
+            index_problem = self._checks.check(path, dataset, lambda: self._describe(path, dataset))
         if index_problem is not None:
             self.indexes.add(path, version, index_problem)
         self._cache(path, dataset)
         return dataset
+
+    def fragments(self, path: str, version: int) -> Sequence[FragmentMetadata]:
+        """Return the fragments of one version. Its rows may not be readable."""
+        dataset = self.open_metadata(path, version)
+        with self._lock:
+            known = self._described.get((path, version))
+        return self._describe(path, dataset) if known is None else known
+
+    def _describe(self, path: str, dataset: lance.LanceDataset) -> Sequence[FragmentMetadata]:
+        with translate_lance_errors(f"open {path}"):
+            found = [item.metadata for item in dataset.get_fragments()]
+        with self._lock:
+            self._described[path, int(dataset.version)] = found
+        return found
 
     def open_metadata(self, path: str, version: int) -> lance.LanceDataset:
         """Return the table at one version for its fragments and schema. Its rows may not be readable."""
