@@ -584,6 +584,8 @@ class Manifest:
 
 
 def _full_levels(files: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:
+    if len(files) < LOG_COMPACT_AT:
+        return
     levels: dict[int, list[ManifestFile]] = {}
     for file in files:
         levels.setdefault(file.level, []).append(file)
