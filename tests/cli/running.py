@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,11 +20,13 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from omnigraph.cli.main import app
+from tests.support.forked import Worker, start_worker
 from tests.support.s3 import Bucket
 from tests.support.waiting import HANG
 
 ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).with_name("omnigraph")
+_PROGRAM = "import sys\nfrom omnigraph_command import main\nsys.argv[0] = 'omnigraph'\nmain()"
 
 # Variables that affect colour and width are removed from the environment.
 SETTLED: dict[str, str | None] = {"NO_COLOR": "1", "FORCE_COLOR": None, "COLUMNS": "100"}
@@ -110,7 +113,29 @@ def command_tree() -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
     return walk(_command_line(), ())
 
 
-def run_process(*args: str | bytes, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def start_process(
+    *args: str, environment: Mapping[str, str] | None = None, stdin: int | None = None
+) -> Worker:
+    """Start the command line in a forked process, which has imported everything."""
+    return start_worker(
+        _PROGRAM,
+        *args,
+        environment=environment,
+        folder=Path.cwd(),
+        stdin=stdin,
+        imports=("omnigraph.cli.main", "omnigraph.server.app", "omnigraph_command"),
+        finalizes=True,
+    )
+
+
+def run_process(*args: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run the command line in a forked process, which has imported everything."""
+    with start_process(*args) as process:
+        stdout, stderr = process.communicate_bytes(stdin)
+        return subprocess.CompletedProcess(args, process.wait(), stdout, stderr)
+
+
+def run_installed(*args: str | bytes, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run the installed command as a child process."""
     return subprocess.run(
         [os.fsencode(COMMAND), *args], input=stdin, capture_output=True, timeout=HANG, check=False
@@ -120,15 +145,13 @@ def run_process(*args: str | bytes, stdin: bytes = b"") -> subprocess.CompletedP
 @contextmanager
 def serving(*args: str) -> Iterator[str]:
     """Run a server process while the context is active. Yield its host and port."""
-    command = [str(COMMAND), "serve", *args, "--bind", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
+    with start_process("serve", *args, "--bind", "127.0.0.1:0") as process:
         try:
             name, _, address = process.stdout.readline().strip().partition("=")
             assert name == "OMNIGRAPH_LISTEN_ADDR"
             yield address
         finally:
-            process.terminate()
+            process.send_signal(signal.SIGTERM)
 
 
 def access(bucket: Bucket) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.cli.graphs import add_people, make_graph
-from tests.cli.running import COMMAND, run, run_process, run_without, write
+from tests.cli.running import COMMAND, run, run_installed, run_process, run_without, write
 from tests.support.waiting import HANG
 
 STORE = ("--store", "g.omni")
@@ -97,7 +97,7 @@ class TestFormats:
     def test_query_data_formats_are_utf8_on_any_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         add_people("g.omni", "Zoë")
         monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-        found = run_process("query", "-e", ALL, *STORE, "--format", "csv")
+        found = run_installed("query", "-e", ALL, *STORE, "--format", "csv")
         assert found.stdout.decode() == "p.name\nAnn\nBob\nZoë\n"
 
     def test_query_with_unknown_format_is_a_usage_error(self) -> None:

@@ -16,7 +16,7 @@ from omnigraph import __version__
 from omnigraph.cli.render.output import print_internal_error, print_note, print_warning
 from omnigraph.cli.shell import CommandLine
 from omnigraph.graph.format_version import CURRENT
-from tests.cli.running import COMMAND, READ, run, run_process, run_without, write
+from tests.cli.running import COMMAND, READ, run, run_installed, run_without, write
 from tests.support.waiting import HANG
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -165,12 +165,12 @@ def test_color_is_printed_only_if_forced_or_on_a_terminal() -> None:
 
 def test_installed_command_sets_streams_and_exit_codes(folder: Path) -> None:
     write(folder / "wrong.gq", READ.replace("name", "naem"))
-    good = run_process("lint", "--schema", "people.pg", "--query", "read.gq")
+    good = run_installed("lint", "--schema", "people.pg", "--query", "read.gq")
     assert (good.returncode, good.stderr) == (0, b"")
-    bad = run_process("lint", "--schema", "people.pg", "--query", "wrong.gq")
+    bad = run_installed("lint", "--schema", "people.pg", "--query", "wrong.gq")
     assert (bad.returncode, bad.stderr) == (1, b"")
     assert bad.stdout.startswith(b"ERROR query `everybody`")
-    usage = run_process("lint", "--nonsense")
+    usage = run_installed("lint", "--nonsense")
     assert (usage.returncode, usage.stdout) == (2, b"")
     assert b"Traceback" not in usage.stderr
 
@@ -178,7 +178,7 @@ def test_installed_command_sets_streams_and_exit_codes(folder: Path) -> None:
 def test_json_output_with_undecodable_file_name_is_valid() -> None:
     name = b"caf\xff.gq"
     Path(os.fsdecode(name)).write_text(READ, encoding="utf-8")
-    found = run_process("lint", "--schema", "people.pg", "--query", name, "--json")
+    found = run_installed("lint", "--schema", "people.pg", "--query", name, "--json")
     assert (found.returncode, found.stderr) == (0, b"")
     assert os.fsencode(json.loads(found.stdout)["query_path"]) == name
 

@@ -21,6 +21,7 @@ import omnigraph as og
 from omnigraph.server.run import listening
 from tests.cli.running import run
 from tests.server.running import ADD, SCHEMA, TOKENS, error_body, names
+from tests.support.forked import Worker, start_worker
 from tests.support.s3 import Bucket
 from tests.support.s3_seam import Fault
 from tests.support.waiting import HANG, wait_until
@@ -30,6 +31,7 @@ pytest_plugins = ["tests.support.s3_fixtures"]
 VARIABLES = [name for name in os.environ if name.startswith("OMNIGRAPH")]
 NAMES = "query names() { match { $p: Person } return { $p.name as name } }"
 MAIN = "from omnigraph.cli.commands.serve import main; main()"
+IMPORTS = ("omnigraph.cli.commands.serve", "omnigraph.server.app")
 
 
 @pytest.fixture
@@ -44,7 +46,18 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def process(*args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+def process(*args: str, **env: str) -> Iterator[Worker]:
+    """Run a server in a forked process, which has imported everything."""
+    found = start_worker(MAIN, *args, environment=environment(**env), imports=IMPORTS, finalizes=True)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@contextmanager
+def new_process(*args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a server as users do."""
     command = [sys.executable, "-c", MAIN, *args]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**env)
@@ -55,7 +68,7 @@ def process(*args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
             found.kill()
 
 
-def address(server: subprocess.Popen[str]) -> str:
+def address(server: subprocess.Popen[str] | Worker) -> str:
     """Return the address that a server prints."""
     assert server.stdout is not None
     line = server.stdout.readline()
@@ -70,7 +83,7 @@ def test_server_prints_address_and_exits_on_signal(graphs: Path) -> None:
     temporary.mkdir()
     (graphs / "empty.omni").mkdir()
     more = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": tokens, "TMPDIR": str(temporary)}
-    with process(*args, **more) as server:
+    with new_process(*args, **more) as server:
         url = address(server)
         assert any(temporary.iterdir())
         assert httpx.get(f"{url}/healthz", timeout=HANG, verify=False).json()["status"] == "ok"
@@ -148,9 +161,7 @@ def far(s3: Bucket, tmp_path: Path) -> Path:
     return path
 
 
-def serving(
-    config: Path, s3: Bucket | None = None, **env: str
-) -> AbstractContextManager[subprocess.Popen[str]]:
+def serving(config: Path, s3: Bucket | None = None, **env: str) -> AbstractContextManager[Worker]:
     storage = (
         {
             "AWS_ACCESS_KEY_ID": s3.options["access_key_id"],

@@ -7,11 +7,14 @@ process spends most of its time importing Lance and Arrow; a forked one does not
 obstore start their threads at the first use, which is in the worker.
 
 A request is a JSON object with the descriptors of stdin, stdout and stderr of the worker, and of a pipe for its
-exit code. The reply is its process id. The server kills all workers and ends when the connection is closed.
+exit code. The server first imports the modules that the request names. The reply is the process id of the worker.
+The server kills all workers and ends when the connection is closed.
 """
 
 from __future__ import annotations
 
+import atexit
+import importlib
 import json
 import os
 import runpy
@@ -19,6 +22,7 @@ import selectors
 import signal
 import socket
 import sys
+import threading
 import traceback
 import warnings
 from contextlib import suppress
@@ -62,9 +66,12 @@ class Server:
         message, descriptors, *_ = socket.recv_fds(self._connection, REQUEST_BYTES, _STREAMS + 1)
         if not message:
             return False
+        request = json.loads(message)
+        for module in request["imports"]:
+            importlib.import_module(module)
         pid = os.fork()
         if pid == 0:
-            _become_worker(json.loads(message), descriptors)
+            _become_worker(request, descriptors)
         for descriptor in descriptors[:_STREAMS]:
             os.close(descriptor)
         self._exits[pid] = descriptors[_STREAMS]
@@ -93,12 +100,25 @@ def _become_worker(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
     for target, descriptor in enumerate(descriptors[:_STREAMS]):
         os.dup2(descriptor, target)
     os.closerange(_STREAMS, _LAST_DESCRIPTOR)
+    _open_streams()
     os.environ.clear()
     os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+
+    def work() -> NoReturn:
+        _end(lambda: _run(request["program"], request["arguments"]), finalizes=request["finalizes"])
+
     if request["trace"] is None:
-        _end(lambda: _run(request["program"], request["arguments"]))
-    _end(
-        lambda: trace(request["trace"], lambda: _end(lambda: _run(request["program"], request["arguments"])))
+        work()
+    _end(lambda: trace(request["trace"], work))
+
+
+def _open_streams() -> None:
+    """Make the streams anew: those of the server know its own files, for example whether they are seekable."""
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - descriptors
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(  # noqa: SIM115
+        2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False
     )
 
 
@@ -112,7 +132,13 @@ def _run(program: str, arguments: list[str]) -> None:
         exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
 
 
-def _end(work: Any) -> NoReturn:
+def _finalize() -> None:
+    """Wait for threads and call exit handlers, as the interpreter does at the end of a program."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+
+
+def _end(work: Any, *, finalizes: bool = False) -> NoReturn:
     """Do the work of a process and end it, without returning to the server."""
     code = 0
     try:
@@ -123,6 +149,8 @@ def _end(work: Any) -> NoReturn:
         traceback.print_exc()
         code = 1
     finally:
+        if finalizes:
+            _finalize()
         with suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()

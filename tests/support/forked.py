@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -75,21 +76,31 @@ class Worker:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the worker has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
     def communicate(self, text: str = "", timeout: float = HANG) -> tuple[str, str]:
         """Send a text, and return stdout and stderr at the end. A worker that takes longer is killed."""
+        output, errors = self.communicate_bytes(text.encode(), timeout)
+        return output.decode(), errors.decode()
+
+    def communicate_bytes(self, data: bytes = b"", timeout: float = HANG) -> tuple[bytes, bytes]:
+        """Send bytes, and return stdout and stderr at the end. A worker that takes longer is killed."""
         watchdog = threading.Timer(timeout, self.kill)
         watchdog.daemon = True
         watchdog.start()
         try:
             with suppress(BrokenPipeError):
-                self.stdin.write(text)
+                self.stdin.buffer.write(data)
                 self.stdin.close()
-            output = self.stdout.read()
+            output = bytes(self.stdout.buffer.read())
             self.wait()
         finally:
             watchdog.cancel()
         self._stderr.seek(0)
-        errors = self._stderr.read()
+        errors: bytes = self._stderr.buffer.read()
         self._close_streams()
         return output, errors
 
@@ -117,13 +128,14 @@ class _Server:
         self._lock = threading.Lock()
         atexit.register(self._stop)
 
-    def start(self, request: dict[str, Any]) -> Worker:
-        """Fork a worker."""
+    def start(self, request: dict[str, Any], given_stdin: int | None) -> Worker:
+        """Fork a worker. Its stdin is a pipe, unless one is given."""
         their_stdin, stdin = os.pipe()
         stdout, their_stdout = os.pipe()
         exit_code, their_exit_code = os.pipe()
         stderr = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - read by the worker's owner
-        theirs = [their_stdin, their_stdout, stderr.fileno(), their_exit_code]
+        worker_stdin = their_stdin if given_stdin is None else given_stdin
+        theirs = [worker_stdin, their_stdout, stderr.fileno(), their_exit_code]
         with self._lock:
             socket.send_fds(self._connection, [json.dumps(request).encode()], theirs)
             pid = int(self._connection.recv(32))
@@ -141,12 +153,29 @@ def _server() -> _Server:
     return _Server()
 
 
-def start_worker(program: str, *arguments: str, trace: dict[str, Any] | None = None) -> Worker:
-    """Start a module, or a program text, with arguments. `trace` are the options of `tracer.trace`."""
+def start_worker(
+    program: str,
+    *arguments: str,
+    trace: dict[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path = _ROOT,
+    stdin: int | None = None,
+    imports: Sequence[str] = (),
+    finalizes: bool = False,
+) -> Worker:
+    """Start a module, or a program text, with arguments.
+
+    `trace` are the options of `tracer.trace`, `stdin` is a descriptor that replaces the pipe, `imports` are modules
+    that the server imports before it forks. A worker that `finalizes` waits for its threads and calls its exit
+    handlers; others end at once.
+    """
     request = {
         "program": program,
         "arguments": list(arguments),
-        "environment": dict(os.environ),
+        "environment": dict(os.environ if environment is None else environment),
         "trace": trace,
+        "folder": str(folder),
+        "imports": list(imports),
+        "finalizes": finalizes,
     }
-    return _server().start(request)
+    return _server().start(request, stdin)
