@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -19,6 +19,7 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass, Prepared, WritePlan
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.store.manifest.manifest import Manifest
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import TablePin
 from tests.graph.interrupted import Interrupted
 from tests.support.places import fresh_memory, together
@@ -675,16 +676,18 @@ def test_removal_and_adoption_of_a_version_detect_each_other(
     write(graph, staging({"a": "1"}), branch="side")
     pin = graph.snapshot("side").pin(PERSON)
     looked: list[int] = []
-    usual = publish_module._check_adopted_versions
+    usual = publish_module.check_adopted_versions
 
-    def looking(manifest: Manifest, plan: WritePlan) -> None:
-        usual(manifest, plan)
+    def looking(
+        manifest: Manifest, view: ManifestView, plan: WritePlan, versions: Sequence[tuple[str, int]]
+    ) -> None:
+        usual(manifest, view, plan, versions)
         looked.append(len(looked))
         if len(looked) == 1:
             # A purge between the removal of versions and the second read of the heads.
             other.reserve_identities(0, 0)
 
-    monkeypatch.setattr(publish_module, "_check_adopted_versions", looking)
+    monkeypatch.setattr(publish_module, "check_adopted_versions", looking)
     done = write(graph, taking(pin))
     assert done.attempts == 2
     assert looked == [0, 1]

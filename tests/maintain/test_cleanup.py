@@ -63,10 +63,12 @@ def make_old(graph: Repository, hours: float = 2) -> None:
 
 
 def pending_intent(
-    graph: Repository, transaction: Transaction, *, confirmed: bool, since: int | None = None
+    graph: Repository, transaction: Transaction, *, confirmed: bool, created_at: int | None = None
 ) -> Intent:
     """Write the intent of a bulk write of another process. The next write through `graph` would recover it."""
     head = transaction.head
+    # The intent of a bulk write is older than its files.
+    transaction.fence = None
     intent = Intent(
         id=transaction.commit_id,
         operation="load",
@@ -75,7 +77,7 @@ def pending_intent(
         incarnation=head.incarnation,
         base=head.commit.id,
         owner=IntentOwner(this_machine(), os.getpid(), process_start(os.getpid())),
-        created_at=since or now_micros(),
+        created_at=created_at or now_micros(),
         plan=transaction.plan("load", "strict") if confirmed else None,
     )
     graph.intents.write(intent)
@@ -389,14 +391,19 @@ def test_cleanup_keeps_the_base_commit_of_an_intent(graph: Repository) -> None:
     assert rows_at(reopened(graph), transaction.base.commit) == RECLAIMED
 
 
-def test_cleanup_keeps_files_younger_than_the_oldest_pending_intent(graph: Repository) -> None:
-    began = now_micros()
+@pytest.mark.parametrize("hours", [-2, 0, 2], ids=["behind", "equal", "ahead"])
+def test_cleanup_keeps_files_younger_than_a_pending_intent_whatever_the_clock_of_its_owner(
+    graph: Repository, hours: int
+) -> None:
+    began = time.time()
     time.sleep(0.02)
     overwrite(graph, "a")
     overwrite(graph, "b")
     stray = graph.begin()
     stray.stage(PERSON, insert=rows_of(stray.base.catalog, PERSON, ["x"]))
-    intent = pending_intent(graph, stray, confirmed=False, since=began)
+    created_at = now_micros() + hours * 3_600_000_000
+    intent = pending_intent(graph, stray, confirmed=False, created_at=created_at)
+    os.utime(Path(graph.location.path) / f"__recovery/{intent.id}.json", (began, began))
     assert sweep(graph).files_removed == 0
     graph.intents.remove(intent.id)
     assert sweep(graph).files_removed > 0
@@ -501,11 +508,11 @@ def test_cleanup_removes_remains_of_ended_intents_and_keeps_pending_ones(graph: 
     assert not graph.objects.exists_any("__recovery")
 
 
-def test_cleanup_does_not_touch_the_manifest(graph: Repository) -> None:
+def test_cleanup_removes_no_file_of_the_manifest(graph: Repository) -> None:
     folder = Path(graph.location.path) / "__manifest"
     for number in range(3):
         overwrite(graph, f"p{number}")
-    before = sorted(path.name for path in folder.rglob("*"))
-    sweep(graph)
-    assert sorted(path.name for path in folder.rglob("*")) == before
+    before = {path.name for path in folder.rglob("*")}
+    assert sweep(graph).files_removed
+    assert before < {path.name for path in folder.rglob("*")}
     assert len(history(reopened(graph))) == 4

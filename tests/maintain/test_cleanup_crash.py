@@ -51,10 +51,10 @@ def rows(original: Repository) -> dict[str, Rows | str]:
     return {item.id: rows_at(original, item) for item in history(original).values()}
 
 
-def kill_cleanup_at(graph_uri: str, unlink: int) -> int:
+def kill_cleanup_at(graph_uri: str, unlink: int, trace: str = "/dev/null") -> int:
     """Run garbage collection in a process that is killed at its n-th unlink; return its exit code."""
     calls = "unlink,unlinkat"
-    command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}"]
+    command = ["strace", "-f", "-qq", "-o", trace, "-e", f"trace={calls}"]
     command += ["-e", f"inject={calls}:signal=SIGKILL:when={unlink}"]
     task = {"uri": graph_uri, "work": "once"}
     command += [sys.executable, "-B", "-m", "tests.maintain.writer_worker", json.dumps(task)]
@@ -64,14 +64,31 @@ def kill_cleanup_at(graph_uri: str, unlink: int) -> int:
     return done.returncode
 
 
+@pytest.fixture(scope="module")
+def unlinks_before(original: Repository, tmp_path_factory: pytest.TempPathFactory) -> int:
+    """The number of unlinks of the thread that removes files of tables, before the first of them."""
+    folder = tmp_path_factory.mktemp("traced")
+    shutil.copytree(original.location.path, folder / "g")
+    assert kill_cleanup_at(str(folder / "g"), 10_000, str(folder / "trace")) == 0
+    lines = [line.split(maxsplit=1) for line in (folder / "trace").read_text().splitlines()]
+    remover = next(thread for thread, call in lines if "/nodes/" in call or "/edges/" in call)
+    calls = [call for thread, call in lines if thread == remover]
+    return next(number for number, call in enumerate(calls) if "/nodes/" in call or "/edges/" in call)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0], ids=["first", "middle", "last"])
 def test_killed_at_an_unlink_everything_retained_still_reads(
-    original: Repository, doomed: int, rows: dict[str, Rows | str], share: float, tmp_path: Path
+    original: Repository,
+    doomed: int,
+    rows: dict[str, Rows | str],
+    unlinks_before: int,
+    share: float,
+    tmp_path: Path,
 ) -> None:
     shutil.copytree(original.location.path, tmp_path / "g")
     uri = str(tmp_path / "g")
     cut = 1 + round((doomed - 1) * share)
-    assert kill_cleanup_at(uri, cut) != 0
+    assert kill_cleanup_at(uri, unlinks_before + cut) != 0
 
     graph = Repository.open(uri, durability="os")
     left = doomed - (len(table_files(original)) - len(table_files(graph)))

@@ -45,7 +45,8 @@ def test_removal_takes_one_request_for_versions_and_one_for_the_rest(s3: Bucket)
         overwrite(graph, f"p{number}")
     with s3.seam.recording() as log:
         cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
-    assert (log.count("POST"), log.count("PUT"), log.count("DELETE")) == (2, 0, 0)
+    # One more removes the object that was written to read the clock.
+    assert (log.count("POST"), log.count("DELETE")) == (3, 0)
 
 
 def test_a_type_whose_removal_fails_does_not_stop_the_others(s3: Bucket) -> None:
@@ -53,7 +54,7 @@ def test_a_type_whose_removal_fails_does_not_stop_the_others(s3: Bucket) -> None
     for key in (CITY, PERSON, KNOWS):
         overwrite(graph, "a", key=key)
         overwrite(graph, "b", key=key)
-    with s3.seam.fail(403, method="POST", nth=2):
+    with s3.seam.fail(403, method="POST", nth=3):
         report = cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
     failed = [item for item in report.datasets if item.error is not None]
     assert len(failed) == 1
@@ -68,7 +69,7 @@ def test_a_type_whose_removal_fails_does_not_stop_the_others(s3: Bucket) -> None
 def test_whichever_request_fails_nothing_retained_is_lost(s3: Bucket) -> None:
     graph = new_graph(f"{s3.uri}/g", s3.options)
     outcomes: list[str] = []
-    for cut in range(1, 30):
+    for cut in range(1, 80):
         overwrite(graph, f"p{cut}")
         before = tables_in(s3)
         with s3.seam.fail(403, nth=cut) as fault:

@@ -12,7 +12,8 @@ from omnigraph.errors import NotFound
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.recovery.intents import Intent, OwnedIntent, this_process
 from omnigraph.graph.repository import Repository
-from omnigraph.maintain.purge import purge
+from omnigraph.maintain import purge as purge_module
+from omnigraph.maintain.purge import fence_branches, purge
 from omnigraph.store.manifest.branch_swaps import create_branch_if_absent
 from omnigraph.store.manifest.manifest import SwapLost
 from omnigraph.store.manifest.manifest_change import ManifestChange
@@ -72,17 +73,16 @@ def test_a_branch_that_is_made_at_a_version_while_it_goes_gets_it_back(
     first, before = graph.commits()[0], lines(graph)
     CASES["drop_type"].apply(graph)
     path = path_of(repository, "node:Firm", first.id)
-    fence = Repository.fence_branches
 
-    def made_first(self: Repository) -> None:
+    def made_first(repository: Repository) -> None:
         # A branch is created by a process that read the graph before the versions were removed.
-        view = self.manifest.refresh()
+        view = repository.manifest.refresh()
         entry = BranchEntry(new_id(), now_micros(), None, first.id)
-        create_branch_if_absent(self.manifest, view, "back", entry)
-        fence(self)
+        create_branch_if_absent(repository.manifest, view, "back", entry)
+        fence_branches(repository)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Repository, "fence_branches", made_first)
+        patch.setattr(purge_module, "fence_branches", made_first)
         assert purge(repository, [path]).files == 0
     with og.open(graph.uri, "r") as other:
         assert lines(other, branch="back") == before

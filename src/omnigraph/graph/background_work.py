@@ -9,6 +9,7 @@ from omnigraph.graph.recovery.leases import find_leases
 from omnigraph.store.manifest.branch_swaps import fold_heads, needs_fold
 from omnigraph.store.manifest.manifest import Manifest, SwapOutcomeUnknown
 from omnigraph.store.objects.object_store import ObjectStore
+from omnigraph.store.objects.store_clock import warn_about_clock
 
 
 class BackgroundWork(Protocol):
@@ -21,11 +22,11 @@ class BackgroundWork(Protocol):
         """End the work and its threads."""
 
 
-def maintain_manifest(manifest: Manifest, objects: ObjectStore) -> str | None:
-    """Compact the log, fold branches at rest, and remove old versions, each if it is time; return a warning or
-    None.
+def maintain_manifest(manifest: Manifest, objects: ObjectStore, warnings: list[str]) -> None:
+    """Compact the log, fold branches at rest, and remove old versions, each if it is time.
 
-    The commit before it is visible. If this fails, a later write does the work.
+    The commit before it is visible. If this fails, a warning is added, and a later write does the work. There is
+    also a warning if the clock of this machine differs from that of the storage system.
     """
     try:
         if manifest.needs_log_compaction:
@@ -35,6 +36,6 @@ def maintain_manifest(manifest: Manifest, objects: ObjectStore) -> str | None:
         # A copy needs the files of the version that it began with.
         if manifest.take_trim() and not find_leases(objects).live:
             manifest.remove_old_versions(objects)
+            warn_about_clock(warnings, manifest.trimmed_at)
     except (OmnigraphError, SwapOutcomeUnknown) as error:
-        return f"cannot maintain __manifest, a later write will do it: {error}"
-    return None
+        warnings.append(f"cannot maintain __manifest, a later write will do it: {error}")

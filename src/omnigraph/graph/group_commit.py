@@ -22,6 +22,7 @@ from omnigraph.graph.publish import (
     StaleBase,
     check_expected_head,
     now_micros,
+    preparing_again_behind_the_fence,
     publish_chain,
     sleep_with_backoff,
 )
@@ -110,11 +111,13 @@ class _Link:
 class _Chain:
     """The prepared writes of one attempt, and the state that the last of them leaves.
 
-    `decided` has the outcomes of other writes that were decided on this state. They hold if the chain is published.
+    `fence` is the fence of garbage collection when the chain was begun. `decided` has the outcomes of other writes
+    that were decided on this state. They hold if the chain is published.
     """
 
     head: HeadRecord
     base: Snapshot
+    fence: int | None
     links: list[_Link] = field(default_factory=list)
     decided: list[tuple[QueuedWrite[Any], WriteResult[Any] | Exception]] = field(default_factory=list)
     syncs: SyncBatch = field(default_factory=SyncBatch)
@@ -166,7 +169,7 @@ class GroupCommit:
             except Exception as error:  # noqa: BLE001 - any error is the outcome of the write
                 self._finish(self._turn.write, error)
                 return
-            chain = _Chain(first.head, first.base)
+            chain = _Chain(first.head, first.base, first.fence)
             for write in self._writes(chain):
                 self._prepare(chain, write)
             if chain.links:
@@ -213,7 +216,7 @@ class GroupCommit:
         if write.preparations >= self._max_preparations:
             raise too_many_preparations(self._branch, request, write.preparations)
         write.preparations += 1
-        transaction = Transaction(chain.head, chain.base)
+        transaction = Transaction(chain.head, chain.base, fence=chain.fence)
         if request.idempotency_key is not None:
             # In every attempt, because the same request may have been committed by another process meanwhile.
             # Preparing on top of its own effect could then fail.
@@ -225,7 +228,11 @@ class GroupCommit:
             check_expected_head(self._branch, request.expected_head, chain.head.commit)
         # Staging in storage takes fewer requests for a single write, and local staging fewer round trips for many.
         syncs = SyncBatch(defers_uploads=bool(chain.links) or self._turn.has_waiting)
-        with transaction.base.reading(), syncs.collecting():
+        with (
+            preparing_again_behind_the_fence(host.manifest, transaction),
+            transaction.base.reading(),
+            syncs.collecting(),
+        ):
             prepared = write.prepare(transaction)
         plan = make_plan(transaction, request, prepared)
         if plan is None:

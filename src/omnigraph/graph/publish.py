@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
     Conflict,
@@ -15,12 +17,16 @@ from omnigraph.errors import (
     PreconditionFailed,
     StorageError,
 )
-from omnigraph.graph.staged_files import check_staged_files
+from omnigraph.graph.staged_files import StagedFilesRemoved, check_staged_files
 from omnigraph.graph.write_plan import WritePlan
+from omnigraph.store.manifest.collection_fence import find_reclaimed
 from omnigraph.store.manifest.manifest import Manifest, SwapLost, SwapOutcomeUnknown
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord, RecoveryRecord, TablePin
+
+if TYPE_CHECKING:
+    from omnigraph.graph.transaction import Transaction
 
 # Every lost swap means that another writer committed, so many attempts occur only under heavy contention.
 MAX_ATTEMPTS = 200
@@ -44,7 +50,11 @@ class BranchContention(Conflict):
 
 
 class StaleBase(Exception):
-    """A concurrent commit changed a table that the write depends on. The write can be prepared again."""
+    """The write must be prepared again. Nothing is visible.
+
+    A concurrent commit changed a table that the write depends on, or garbage collection may have removed files that
+    were staged.
+    """
 
 
 class ChainFailed(Exception):
@@ -127,6 +137,7 @@ def publish_chain(
         if lost_replies >= MAX_LOST_REPLIES:
             break
         head = current_head(manifest, view, plans[0].branch, plans[0].incarnation)
+        _check_fence(manifest, view, plans)
         check_chain(plans, head.commit)
         records = _commit_records(plans, head.commit, recovered=recovery is not None)
         if before_swap is not None:
@@ -137,9 +148,10 @@ def publish_chain(
         if any(plan.adopted_versions for plan in plans):
             # Purge removes versions, then replaces the registry, then reads the heads again. This swap replaces the
             # registry too, so one of the two notices the other: the versions are missing here, or this swap fails,
-            # or purge finds that a head refers to them.
+            # or purge finds that a head refers to them. Garbage collection replaces the registry when it announces
+            # the versions that it removes.
             change = replace(change, registry=manifest.registry(view).with_next_epoch())
-        _check_files(manifest, plans)
+        _check_files(manifest, view, plans)
         try:
             manifest.replace_head_if_equals(view, head, change, wait_for_files)
         except SwapLost:
@@ -197,22 +209,55 @@ def _unsynced_error(plan: WritePlan, error: OutcomeUnknown) -> OutcomeUnknown:
     )
 
 
-def _check_files(manifest: Manifest, plans: Sequence[WritePlan]) -> None:
+def _check_fence(manifest: Manifest, view: ManifestView, plans: Sequence[WritePlan]) -> None:
+    """Raise `ChainFailed` if garbage collection may have removed staged files: the plans are prepared again."""
+    fences = {plan.fence for plan in plans} - {None}
+    if fences and fences != {manifest.registry(view).fence}:
+        raise ChainFailed({})
+
+
+@contextmanager
+def preparing_again_behind_the_fence(manifest: Manifest, transaction: Transaction) -> Iterator[None]:
+    """Raise `StaleBase` instead of an error of storage if a garbage collection has begun since the transaction.
+
+    The process may have been suspended for so long that the files it reads or has staged are gone.
+    """
+    try:
+        yield
+    except (NotFound, StorageError) as error:
+        if transaction.fence in (None, manifest.registry(manifest.refresh()).fence):
+            raise
+        raise StaleBase(f"garbage collection began during the preparation: {error.message}") from error
+
+
+def _check_files(manifest: Manifest, view: ManifestView, plans: Sequence[WritePlan]) -> None:
     """Check that the files of all plans still exist, just before the swap."""
     errors: dict[int, OmnigraphError] = {}
     for index, plan in enumerate(plans):
         try:
-            _check_adopted_versions(manifest, plan)
+            check_adopted_versions(manifest, view, plan, plan.adopted_versions)
             check_staged_files(manifest.root, plan)
+        except StagedFilesRemoved as error:
+            _check_fence(manifest, manifest.refresh(), plans)
+            errors[index] = error
         except Conflict as error:
             errors[index] = error
     if errors:
         raise ChainFailed(errors)
 
 
-def _check_adopted_versions(manifest: Manifest, plan: WritePlan) -> None:
-    for path, version in plan.adopted_versions:
+def check_adopted_versions(
+    manifest: Manifest, view: ManifestView, plan: WritePlan, versions: Sequence[tuple[str, int]]
+) -> None:
+    """Raise `Conflict` if a version that a plan adopts was removed, or if garbage collection is removing it.
+
+    The versions are given with the path of their table. The swap must replace the registry of the view.
+    """
+    reclaimed = set(find_reclaimed(manifest, view, versions))
+    for path, version in versions:
         try:
+            if (path, version) in reclaimed:
+                raise NotFound("garbage collection is removing it")
             manifest.root.open(path, version)
         except NotFound as error:
             raise Conflict(

@@ -29,7 +29,7 @@ from omnigraph.graph.branch_names import (
     check_not_main,
     normalize_branch_name,
 )
-from omnigraph.graph.damage import check_versions
+from omnigraph.graph.damage import check_versions, reclaimed_error
 from omnigraph.graph.format_version import (
     CURRENT,
     MIGRATIONS,
@@ -56,6 +56,7 @@ from omnigraph.graph.publish import (
     StaleBase,
     check_expected_head,
     now_micros,
+    preparing_again_behind_the_fence,
     publish,
     sleep_with_backoff,
 )
@@ -82,8 +83,8 @@ from omnigraph.store.location import Location
 from omnigraph.store.manifest.branch_swaps import (
     create_branch_if_absent,
     delete_branch_if_equals,
-    touch_bucket,
 )
+from omnigraph.store.manifest.collection_fence import find_reclaimed
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
@@ -343,10 +344,13 @@ class Repository:
                     return self._head(view, name)
                 raise Conflict(f"branch '{name}' already exists", details={"branch": name})
             commit = self._head(view, source).commit
+            registry = None
             if at is not None:
                 commit = self._readable_commit(view, source, at)
+                # Garbage collection replaces the registry when it announces the versions that it removes.
+                registry = self.manifest.registry(view).with_next_epoch()
             entry = BranchEntry(incarnation, now_micros(), actor, commit.id)
-            create_branch_if_absent(self.manifest, view, name, entry)
+            create_branch_if_absent(self.manifest, view, name, entry, registry)
             return HeadRecord(name, incarnation, commit)
 
         head = retry_swap(self.manifest, create)
@@ -359,6 +363,9 @@ class Repository:
             at = at.commit_id
         by_id = isinstance(at, str)
         commit = get_commit(self.manifest, view, str(at)) if by_id else self.snapshot(source, at).commit
+        pins = [(pin.path, pin.version) for pin in commit.tables.values()]
+        if any(find_reclaimed(self.manifest, view, pins)):
+            raise reclaimed_error(commit)
         check_versions(self._snapshot(source, commit).state)
         return commit
 
@@ -404,22 +411,6 @@ class Repository:
 
         return retry_swap(self.manifest, reserve)
 
-    def fence_branches(self) -> None:
-        """Replace the registry and the entries of all branches by equal ones.
-
-        A concurrent swap that creates a branch, or that adopts versions, then fails and reads the graph again.
-        """
-        self.check_writable("change the registry")
-
-        def advance(view: ManifestView) -> None:
-            registry = self.manifest.registry(view)
-            change = ManifestChange(registry=registry.with_next_epoch())
-            self.manifest.replace_registry_if_equals(view, registry, change)
-
-        retry_swap(self.manifest, advance)
-        for bound in self.manifest.refresh().buckets.bounds:
-            retry_swap(self.manifest, partial(touch_bucket, self.manifest, name=bound))
-
     def _highest_identity(self, view: ManifestView) -> int:
         schemas = {head.commit.schema for head in branch_heads(self.manifest, view)}
         return max(self._catalog(schema).next_id for schema in schemas)
@@ -452,7 +443,8 @@ class Repository:
             self.recover()
             view = self.manifest.refresh()
         head = self._head(view, branch)
-        return Transaction(head, self._snapshot(branch, head.commit), commit_id)
+        fence = self.manifest.registry(view).fence
+        return Transaction(head, self._snapshot(branch, head.commit), commit_id, fence=fence)
 
     def write(self, branch: str, request: WriteRequest, prepare: Prepare[T]) -> WriteResult[T]:
         """Prepare a write and publish it as one commit, in a group with other writes that wait for the branch.
@@ -509,8 +501,14 @@ class Repository:
                 transaction.on_begin_intent(begin_intent)
                 if request.bulk:
                     begin_intent()
+                if intent is not None:
+                    # Garbage collection keeps files that are younger than a pending intent.
+                    transaction.fence = None
                 try:
-                    with transaction.base.reading():
+                    with (
+                        preparing_again_behind_the_fence(self.manifest, transaction),
+                        transaction.base.reading(),
+                    ):
                         prepared = prepare(transaction)
                     plan = make_plan(transaction, request, prepared)
                     receipt = None if plan is None else self._confirm_and_publish(plan, intent)
@@ -582,9 +580,7 @@ class Repository:
             self.background.notice_commit(branch)
 
     def _maintain_manifest(self) -> None:
-        warning = maintain_manifest(self.manifest, self.objects)
-        if warning is not None:
-            self.warnings.append(warning)
+        maintain_manifest(self.manifest, self.objects, self.warnings)
 
     def check_writable(self, action: str) -> None:
         """Raise `PermissionDenied` if the handle is open for reading only."""

@@ -21,11 +21,18 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """Staged changes of a branch. A transaction that is dropped leaves only files that no commit refers to."""
+    """Staged changes of a branch. A transaction that is dropped leaves only files that no commit refers to.
 
-    def __init__(self, head: HeadRecord, base: Snapshot, commit_id: str | None = None) -> None:
+    `fence` is the fence of garbage collection in the view that the head was read from. It is None if an intent that
+    is older than the transaction protects the staged files.
+    """
+
+    def __init__(
+        self, head: HeadRecord, base: Snapshot, commit_id: str | None = None, *, fence: int | None
+    ) -> None:
         self.head = head
         self.base = base
+        self.fence = fence
         self.commit_id = commit_id or new_id()
         self.merged_parent: CommitRecord | None = None
         self._writes: dict[str, TableWrite] = {}
@@ -178,6 +185,7 @@ class Transaction:
             expected_head=expected_head,
             labels={str(item.id): item.key for item in tables if str(item.id) in dependencies},
             staged_at=self._began_at,
+            fence=self.fence,
         )
 
 

@@ -80,7 +80,9 @@ class WritePlan:
     All attempts use one commit id; the parent is the head at the time of the attempt. `base` is the commit that
     the write was prepared on, and `base_tables` has the pins of all tables that it depends on. `merged_at` is
     the time of the second parent. `labels` has the name of each table for messages. `staged_at` is the time of this
-    machine's boot clock when staging began; None in a plan that was read from an intent.
+    machine's boot clock when staging began; None in a plan that was read from an intent. `fence` is the fence of
+    garbage collection when staging began. It is None if the staged files are protected otherwise: by an intent that
+    is older than they are.
     """
 
     commit_id: str
@@ -103,6 +105,7 @@ class WritePlan:
     expected_head: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     staged_at: float | None = field(default=None, compare=False)
+    fence: int | None = None
 
     @property
     def dependencies(self) -> frozenset[str]:
@@ -177,6 +180,7 @@ class WritePlan:
             "message": self.message,
             "expected_head": self.expected_head,
             "labels": dict(self.labels),
+            **({} if self.fence is None else {"fence": self.fence}),
         }
 
     @classmethod

@@ -2,8 +2,10 @@
 
 Needed are the files of retained commits and of pending bulk writes.
 
-No lock is taken. The order of the reads and the grace period make it safe beside writers, readers and other garbage
-collections. `docs/design/0004-cleanup.md` has the argument.
+No lock is taken. Files are listed first. If some are not needed, the fence is advanced, so that a write which began
+before is prepared again. Then the needed files are marked once more, and the versions to remove are announced. All
+ages are differences between times of the storage system. `docs/design/0004-cleanup.md` and
+`docs/design/0031-collection-fence.md` have the argument.
 """
 
 from __future__ import annotations
@@ -23,13 +25,18 @@ from omnigraph.graph.history import branch_heads, get_commit
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.recovery import intents, scratch_files
 from omnigraph.graph.recovery.intents import Intent
-from omnigraph.graph.recovery.leases import Lease, TargetLock, find_leases
+from omnigraph.graph.recovery.leases import FoundLeases, Lease, TargetLock, find_leases
 from omnigraph.graph.repository import Repository
+from omnigraph.graph.swap_retries import retry_swap
 from omnigraph.lang.temporal import epoch_micros
+from omnigraph.maintain.collection_fence import CollectionFence
 from omnigraph.maintain.collector_memory import CollectorMemory
 from omnigraph.maintain.retention import MergeBases, Retention, micros, parse_duration, retained_commits
+from omnigraph.store.boot_clock import boot_clock
+from omnigraph.store.manifest.collection_fence import reclaimed_versions
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord
+from omnigraph.store.objects.store_clock import read_store_clock, warn_about_clock
 from omnigraph.store.tables.table_files import (
     DELETE_BATCH,
     TABLE_FOLDERS,
@@ -40,11 +47,13 @@ from omnigraph.store.tables.table_files import (
 )
 from omnigraph.store.tables.tables import EMPTY_VERSION
 
-# The age before which unreferenced files are kept. A write without an intent must publish within this time after it
-# staged its first file.
+# The age before which unreferenced files are kept. A reader can use a snapshot for this time, and a merge the state
+# that it reads.
 GRACE = timedelta(hours=1)
 # The age at which upkeep removes idempotency keys.
 KEY_AGE = timedelta(days=1)
+# When so many files are listed, those that are not needed are removed before more are listed.
+MAX_LISTED = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +120,10 @@ def cleanup(
 
     A commit is retained if it is one of the newest `keep` commits of a branch, if it was the head of a branch
     within `older_than`, if it is a head, or if it is the merge base of two branches. Files younger than `grace`
-    are kept, and so are commits that were a head within `grace`. A type that fails is reported and does not
-    stop the others. After an interruption nothing that is retained is missing, and a second run removes the
-    rest.
+    are kept, and so are commits that were a head within `grace`. Ages are measured with the clock of the storage
+    system. With any `grace` a concurrent write is safe: if its files may have been removed, it is prepared again. A
+    type that fails is reported and does not stop the others. After an interruption nothing that is retained is
+    missing, and a second run removes the rest.
     """
     policy = Retention.of(keep, older_than)
     if confirm and repository.requested_mode == "r":
@@ -200,6 +210,7 @@ class _GarbageCollection:
         confirm: bool,
         memory: CollectorMemory | None = None,
     ) -> None:
+        self._repository = repository
         self._manifest = repository.manifest
         self._objects = repository.objects
         self._files = TableFiles(repository.tables.root, repository.objects)
@@ -212,20 +223,18 @@ class _GarbageCollection:
         self._old_keys: dict[str, str] | None = None
         self._counters: dict[str, _Counter] = {}
         self._needed: MutableMapping[tuple[str, int], NeededFiles] = {} if memory is None else memory.needed
-        # Read the clock first, then the intents and leases, then the manifest. An intent that is not listed has
-        # either ended, so that the manifest has its commit, or begins after the clock was read, so that its files
-        # are too young. A backup whose lease is not listed reads the manifest later than this, and the heads it
-        # finds are retained.
-        self._started = now_micros()
-        pending = [repository.intents.read(id_) for id_ in repository.intents.pending().ids]
-        self._intents: list[Intent] = [item for item in pending if item is not None]
-        oldest = min([self._started, *(item.created_at for item in self._intents)])
-        self._horizon = oldest - micros(grace)
+        self._candidates: list[tuple[TableListing, Sequence[TableFile]]] = []
+        self._listed = 0
+        # Nothing is published in a backup, which is locked. Its fence is that of the graph it is a copy of.
+        self._fence = CollectionFence(self._manifest) if confirm and not repository.is_backup else None
+        self._grace = micros(grace)
+        self._clock = _StoreClock(repository) if confirm else None
+        self._started = now_micros() if self._clock is None else self._clock.started
+        self._horizon = self._started - self._grace
         # Upkeep leaves objects, and tables that no commit names, for longer than the files of old commits.
-        self._object_horizon = oldest - micros(grace if memory is None else max(grace, GRACE))
-        self._leases = find_leases(repository.objects)
-        view = self._manifest.refresh()
-        self._marks = self._mark(view, _Marks(view))
+        self._object_grace = self._grace if memory is None else max(self._grace, micros(GRACE))
+        self._marks = _Marks(self._manifest.view)
+        self._read_and_mark()
         if memory is not None:
             memory.listed, memory.retained = 0, len(self._distances)
 
@@ -233,7 +242,10 @@ class _GarbageCollection:
         for key in self._current_keys():
             self._counters[key] = _Counter()
         for folder in TABLE_FOLDERS:
-            self._sweep_folder(folder)
+            self._examine_folder(folder)
+        self._sweep_candidates()
+        if self._fence is not None:
+            self._fence.withdraw(self._files.detached_versions, self._repository.warnings)
         removed, error = 0, None
         try:
             removed = self._sweep_objects()
@@ -253,6 +265,27 @@ class _GarbageCollection:
             self._memory.pace.step()
 
     # --- marking -----------------------------------------------------------------------------------------
+
+    def _read_and_mark(self) -> None:
+        """Read the intents and leases, then the manifest.
+
+        An intent that is not listed has either ended, so that the manifest has its commit, or begins later, so that
+        its files are not among those that were listed before. A backup whose lease is not listed reads the manifest
+        later than this, and the heads it finds are retained.
+        """
+        pending = self._repository.intents.with_times()
+        self._intents: list[Intent] = [intent for intent, _ in pending]
+        self._horizon = min([self._horizon, *(since - self._grace for _, since in pending)])
+        self._leases = self._find_leases()
+        view = self._manifest.refresh()
+        self._marks = self._mark(view, self._marks)
+
+    @property
+    def _object_horizon(self) -> int:
+        return self._horizon + self._grace - self._object_grace
+
+    def _find_leases(self) -> FoundLeases:
+        return find_leases(self._objects, None if self._clock is None else self._clock.now())
 
     def _mark(self, view: ManifestView, before: _Marks) -> _Marks:
         """Return the marks of a view. What was marked before in this run stays marked."""
@@ -278,11 +311,24 @@ class _GarbageCollection:
         for head in heads_of_branches:
             for pin in head.commit.tables.values():
                 marks.heads[pin.path, pin.version] = head.branch
+        self._unmark_reclaimed(marks)
         for intent in self._intents:
             self._mark_intent(marks, intent)
         for lease in self._leases.live:
             self._mark_lease(marks, lease)
+        if self._fence is not None:
+            for commit in self._fence.recent_heads(view):
+                self._mark_commit(marks, commit)
         return marks
+
+    def _unmark_reclaimed(self, marks: _Marks) -> None:
+        """Remove the marks of versions that an interrupted garbage collection has begun to remove."""
+        for versions in reclaimed_versions(self._manifest, marks.view).values():
+            for path, items in versions.items():
+                pins = marks.pins.get(path, {})
+                for version in items & pins.keys():
+                    if (path, version) not in marks.heads:
+                        del pins[version]
 
     def _mark_commit(self, marks: _Marks, commit: CommitRecord) -> None:
         for pin in commit.tables.values():
@@ -330,40 +376,98 @@ class _GarbageCollection:
 
     # --- sweeping ----------------------------------------------------------------------------------------
 
-    def _sweep_folder(self, folder: str) -> None:
+    def _examine_folder(self, folder: str) -> None:
         done: set[str] = set()
         try:
             for listing in self._files.tables(folder):
                 done.add(listing.path)
-                self._sweep_table(listing.path, listing)
+                self._examine_table(listing.path, listing)
         except OmnigraphError as error:
             # A table that cannot be listed hides those after it, so list each of them separately.
             for path in sorted(self._marks.pins):
                 if path.startswith(f"{folder}/") and path not in done:
-                    self._sweep_table(path, None)
+                    self._examine_table(path, None)
             if not any(counter.errors for counter in self._counters.values()):
                 self._counters.setdefault(folder, _Counter()).errors.append(error.message)
 
-    def _sweep_table(self, path: str, listing: TableListing | None) -> None:
-        counter: _Counter | None = None
-        try:
+    def _examine_table(self, path: str, listing: TableListing | None) -> None:
+        """List a table and add its files that are not needed to the candidates."""
+        with self._reporting_errors(path):
             listing = self._files.table(path) if listing is None else listing
             if self._memory is not None:
                 self._memory.listed += len(listing.files)
-            self._refresh_marks()
-            counter = self._counter(path)
-            for batch in self._sweep(listing):
-                counter.add(batch)
-                self._pause()
+            # Also for a table without such files: the report lists all types.
+            self._counter(path)
+            files = self._within_budget(self._unneeded(listing))
+            if files:
+                self._candidates.append((listing, files))
+                self._listed += len(listing.files)
+        if self._listed >= MAX_LISTED:
+            self._sweep_candidates()
+
+    def _within_budget(self, files: Sequence[TableFile]) -> Sequence[TableFile]:
+        if self._memory is None:
+            return files
+        chosen = sum(len(items) for _, items in self._candidates)
+        removed = sum(counter.files for counter in self._counters.values())
+        # Versions first: without its version a file is certainly not needed when the next run removes it.
+        ordered = sorted(files, key=lambda file: not file.is_version)
+        return ordered[: max(self._memory.max_files - removed - chosen, 0)]
+
+    @contextmanager
+    def _reporting_errors(self, path: str) -> Iterator[None]:
+        try:
+            yield
         except OmnigraphError as error:
-            (counter or self._counter(path)).errors.append(error.message)
+            self._counter(path).errors.append(error.message)
+
+    def _sweep_candidates(self) -> None:
+        """Remove the candidates that are still not needed, or count them in a preview."""
+        candidates, self._candidates, self._listed = self._candidates, [], 0
+        if candidates and self._fence is not None:
+            self._fence.advance()
+            candidates = self._announce(self._fence, candidates)
+        for listing, files in candidates:
+            counter = self._counter(listing.path)
+            if not self._confirm:
+                counter.add(files)
+                continue
+            with self._reporting_errors(listing.path):
+                self._refresh_marks()
+                for batch in self._remove(listing, self._still_unneeded(listing, files)):
+                    counter.add(batch)
+                    self._pause()
+
+    def _announce(
+        self, fence: CollectionFence, candidates: Sequence[tuple[TableListing, Sequence[TableFile]]]
+    ) -> list[tuple[TableListing, Sequence[TableFile]]]:
+        """Mark again behind the fence; return the candidates to remove. Their versions are announced before."""
+
+        def attempt(_: ManifestView) -> list[tuple[TableListing, Sequence[TableFile]]]:
+            self._read_and_mark()
+            found: list[tuple[TableListing, Sequence[TableFile]]] = []
+            for listing, files in candidates:
+                with self._reporting_errors(listing.path):
+                    found.append((listing, self._still_unneeded(listing, files)))
+            versions = {
+                listing.path: [version for file in files if (version := file.detached_version) is not None]
+                for listing, files in found
+            }
+            fence.announce(self._marks.view, {path: items for path, items in versions.items() if items})
+            return found
+
+        return retry_swap(self._manifest, attempt)
+
+    def _still_unneeded(self, listing: TableListing, files: Sequence[TableFile]) -> list[TableFile]:
+        unneeded = {file.name for file in self._unneeded(listing)}
+        return [file for file in files if file.name in unneeded]
 
     def _refresh_marks(self) -> None:
         """Mark again if there are new commits or leases.
 
-        A new branch may start at a commit that was not retained before, and a new backup may copy it.
+        A new backup may copy a commit that was not retained before.
         """
-        leases, view = find_leases(self._objects), self._manifest.refresh()
+        leases, view = self._find_leases(), self._manifest.refresh()
         if view.version != self._marks.view.version or leases.live != self._leases.live:
             self._leases = leases
             self._marks = self._mark(view, self._marks)
@@ -383,24 +487,22 @@ class _GarbageCollection:
             key = self._old_keys.get(path, path)
         return key
 
-    def _sweep(self, listing: TableListing) -> Iterator[Sequence[TableFile]]:
-        """Yield the files that are not needed and older than the grace period, after their removal if confirmed."""
-        if listing.path not in self._marks.pins:
+    def _unneeded(self, listing: TableListing) -> Sequence[TableFile]:
+        """Return the files that are not needed and older than the grace period."""
+        if not self._marks.pins.get(listing.path):
             # No retained commit has this table: its type was dropped, or a concurrent `init` lost. While any of its
             # files is young the table may still be published, so it is removed completely or not at all.
-            if all(file.modified < self._object_horizon for file in listing.files):
-                yield from self._files.remove_table(listing) if self._confirm else [listing.files]
-            return
+            horizon = self._object_horizon
+            return listing.files if all(file.modified < horizon for file in listing.files) else ()
         old = [file for file in listing.files if file.is_removable and file.modified < self._horizon]
-        if old:
-            needed = self._needed_files(listing)
-            files = [file for file in old if file.name not in needed]
-            if self._memory is not None:
-                removed = sum(counter.files for counter in self._counters.values())
-                # Versions first: without its version a file is certainly not needed when the next run removes it.
-                files.sort(key=lambda file: not file.is_version)
-                files = files[: max(self._memory.max_files - removed, 0)]
-            yield from self._files.remove(listing.path, files) if self._confirm else [files]
+        needed = self._needed_files(listing) if old else NeededFiles()
+        return [file for file in old if file.name not in needed]
+
+    def _remove(self, listing: TableListing, files: Sequence[TableFile]) -> Iterator[Sequence[TableFile]]:
+        """Remove files and yield each batch after its removal."""
+        if len(files) == len(listing.files):
+            return self._files.remove_table(listing)
+        return self._files.remove(listing.path, files)
 
     def _needed_files(self, listing: TableListing) -> NeededFiles:
         pins = {EMPTY_VERSION: 0, **self._marks.pins[listing.path]}
@@ -467,6 +569,22 @@ class _GarbageCollection:
             for folder in folders:
                 scratch_files.remove_scratch_folder(folder)
         return len(unneeded)
+
+
+class _StoreClock:
+    """The clock of the storage system, read once. A clock of this machine that never jumps continues it."""
+
+    def __init__(self, repository: Repository) -> None:
+        began = boot_clock()
+        read = read_store_clock(repository.objects)
+        warn_about_clock(repository.warnings, read)
+        # Later than every file that was written before. Object stores have times in whole seconds.
+        self.started = epoch_micros(read) + (1 if read.microsecond else 1_000_000)
+        self._began = began
+
+    def now(self) -> int:
+        """Return the present time in microseconds since the epoch."""
+        return self.started + int((boot_clock() - self._began) * 1_000_000)
 
 
 def _sort_key(key: str) -> tuple[bool, str]:

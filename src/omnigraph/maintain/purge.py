@@ -16,12 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from omnigraph.errors import NotFound
 from omnigraph.graph.history import branch_heads
 from omnigraph.graph.recovery.intents import Intent
 from omnigraph.graph.repository import Repository
+from omnigraph.graph.swap_retries import retry_swap
 from omnigraph.store.lance.lance_files import version_file
+from omnigraph.store.manifest.branch_swaps import touch_bucket
+from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.tables.table_files import NeededFiles, TableFile, TableFiles
 from omnigraph.store.tables.tables import EMPTY_VERSION
@@ -69,7 +73,7 @@ class _Purge:
         versions = [file for file in listing.files if file.name in names]
         contents = {file.name: self._repository.objects.get(self._key(file)).data for file in versions}
         self._remove(versions)
-        self._repository.fence_branches()
+        fence_branches(self._repository)
         new_heads = self._head_versions(self._repository.manifest.refresh())
         for version in new_heads & purged.keys():
             name = version_file(version)
@@ -134,3 +138,20 @@ class _Purge:
 
     def _key(self, file: TableFile) -> str:
         return f"{self._path}/{file.name}"
+
+
+def fence_branches(repository: Repository) -> None:
+    """Replace the registry and the entries of all branches by equal ones.
+
+    A concurrent swap that creates a branch, or that adopts versions, then fails and reads the graph again.
+    """
+    manifest = repository.manifest
+
+    def advance(view: ManifestView) -> None:
+        registry = manifest.registry(view)
+        change = ManifestChange(registry=registry.with_next_epoch())
+        manifest.replace_registry_if_equals(view, registry, change)
+
+    retry_swap(manifest, advance)
+    for bound in manifest.refresh().buckets.bounds:
+        retry_swap(manifest, partial(touch_bucket, manifest, name=bound))

@@ -12,7 +12,7 @@ from typing import Any
 
 from omnigraph.errors import Conflict, InvalidInput, NotFound, StorageError
 from omnigraph.graph.branch_names import branch_not_found, check_branch_name
-from omnigraph.graph.publish import now_micros, publish
+from omnigraph.graph.publish import check_adopted_versions, now_micros, publish
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.write_plan import TableWrite, WritePlan
 from omnigraph.maintain.verification.verify import GraphVerifier
@@ -235,6 +235,9 @@ def _replace_head(repository: Repository, plan: WritePlan, base: CommitRecord) -
         heads=[HeadRecord(plan.branch, plan.incarnation, commit)],
         commits=[commit],
     )
+    # All of them, because the head that cannot be read may pin other versions than the commit below it.
+    pins = [(pin.path, pin.version) for pin in commit.tables.values()]
+    check_adopted_versions(manifest, view, plan, pins)
     try:
         if entry is None or entry.incarnation != plan.incarnation:
             raise SwapLost

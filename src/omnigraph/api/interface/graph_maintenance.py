@@ -107,7 +107,8 @@ class GraphMaintenance(ABC):
         Without `confirm` nothing is removed and the result is a preview. The newest `keep` commits of each branch
         keep their data, and so do commits that were current within `older_than`, such as ``"7d"``. With both, a
         commit loses its data only if neither keeps it. The head of a branch always keeps its data. Files younger
-        than `grace` are kept, by default one hour; a shorter grace is safe only if no other process writes.
+        than `grace` are kept, by default one hour, for readers of a state that was replaced. Concurrent writes are
+        safe with any grace. Ages are measured with the clock of the storage system.
 
         The result has `confirmed`, `datasets` with the files, bytes and versions that were removed by type,
         `objects_removed` with the number of removed control objects, and `objects_error` if some of them remain.

@@ -34,7 +34,7 @@ def cleanup(
         typer.Option(
             "--grace",
             metavar="D",
-            help="Never remove files younger than this; default 1h. Use less only if there are no writers.",
+            help="Never remove files younger than this, which readers may be using; default 1h.",
         ),
     ] = None,
     confirm: Annotated[

@@ -27,6 +27,7 @@ from typing import Any, Literal, TypeAlias
 from omnigraph.errors import Conflict, NotFound, OmnigraphError, RecoveryRequired
 from omnigraph.graph.recovery.process_identity import process_start, this_machine
 from omnigraph.graph.write_plan import WritePlan
+from omnigraph.lang.temporal import epoch_micros
 from omnigraph.store.manifest.records import encode_body
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
@@ -62,6 +63,8 @@ class Intent:
     """A running or interrupted bulk write. `plan` is None until the write is confirmed.
 
     `claim_timeout` is the number of seconds that an unclaimed intent waits for a process to claim it.
+    `staged_since` is the time of the store, in microseconds, when the intent was written first. It is None until
+    the intent is replaced, because the object has this time.
     """
 
     id: str
@@ -74,6 +77,7 @@ class Intent:
     created_at: int
     plan: WritePlan | None = None
     claim_timeout: float = 0.0
+    staged_since: int | None = None
 
     def to_bytes(self) -> bytes:
         """Return the JSON form."""
@@ -90,6 +94,7 @@ class Intent:
                 "state": "staging" if self.plan is None else "confirmed",
                 "plan": None if self.plan is None else self.plan.to_body(),
                 "held": self.claim_timeout,
+                **({} if self.staged_since is None else {"staged_since": self.staged_since}),
             }
         ).encode()
 
@@ -109,6 +114,7 @@ class Intent:
                 created_at=int(body["created_at"]),
                 plan=None if body["plan"] is None else WritePlan.from_body(body["plan"]),
                 claim_timeout=float(body.get("held", 0.0)),
+                staged_since=body.get("staged_since"),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecoveryRequired(
@@ -158,6 +164,20 @@ class Intents:
         ids = sorted(key.removeprefix(PREFIX).removesuffix(".json") for key in intents)
         return PendingOperations(tuple(ids), tuple(sorted(strays)), tuple(sorted(reservations)))
 
+    def with_times(self) -> list[tuple[Intent, int]]:
+        """Return the pending intents, each with the time of the store when it was written first.
+
+        Everything that is staged under an intent is at least as new. One request lists the intents.
+        """
+        found: list[tuple[Intent, int]] = []
+        for item in list(self._objects.list(PREFIX.rstrip("/"))):
+            if item.key.endswith(".json"):
+                intent = self.read(item.key.removeprefix(PREFIX).removesuffix(".json"))
+                if intent is not None:
+                    written = epoch_micros(item.last_modified)
+                    found.append((intent, min(written, intent.staged_since or written)))
+        return found
+
     def remove_strays(self, pending: PendingOperations) -> None:
         """Delete leases and outcomes whose intent is gone. An interrupted `remove` leaves them behind."""
         self._objects.delete_many(pending.stray_keys)
@@ -184,15 +204,19 @@ class Intents:
     def claim(self, id_: str, owner: IntentOwner) -> str | None:
         """Set the owner of an unclaimed intent; return its entity tag, or None if it is gone or has an owner."""
         try:
+            written = self.time_of(id_)
             stored = self._objects.get(f"{PREFIX}{id_}.json")
         except NotFound:
             return None
         intent = Intent.from_bytes(stored.data, id_)
-        return (
-            self.replace_if_matches(replace(intent, owner=owner, claim_timeout=0.0), stored.etag)
-            if intent.owner == UNCLAIMED
-            else None
-        )
+        if intent.owner != UNCLAIMED:
+            return None
+        claimed = replace(intent, owner=owner, claim_timeout=0.0, staged_since=written)
+        return self.replace_if_matches(claimed, stored.etag)
+
+    def time_of(self, id_: str) -> int:
+        """Return the time of the store when an intent was last written; `NotFound` if there is none."""
+        return epoch_micros(self._objects.head(f"{PREFIX}{id_}.json").last_modified)
 
     def renew_lease(self, id_: str, ahead: float = 0.0) -> None:
         """Write a heartbeat. `ahead` dates it that many seconds into the future."""
@@ -327,10 +351,15 @@ class OwnedIntent:
 
         Raises `Conflict` if recovery took this process for dead and discarded the write.
         """
-        confirmed = replace(self.intent, plan=plan)
+        id_ = self.intent.id
+        try:
+            written = self.intent.staged_since or self._intents.time_of(id_)
+        except NotFound:
+            raise discarded_error(id_, "while its process was paused") from None
+        confirmed = replace(self.intent, plan=plan, staged_since=written)
         etag = self._intents.replace_if_matches(confirmed, self._etag)
         if etag is None:
-            raise discarded_error(self.intent.id, "while its process was paused")
+            raise discarded_error(id_, "while its process was paused")
         self.intent, self._etag = confirmed, etag
 
     def claim_publish(self) -> None:

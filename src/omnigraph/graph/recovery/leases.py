@@ -97,13 +97,17 @@ class Lease:
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def is_live(self, modified: int) -> bool:
-        """Return whether the owner may be alive. `modified` is the time of the last write of the object."""
+    def is_live(self, modified: int, store_now: int | None = None) -> bool:
+        """Return whether the owner may be alive. `modified` is the time of the last write of the object.
+
+        `store_now` is the present time of the store, if it is known. Without it the clock of this machine is used.
+        """
         if self.owner is None:
             return False
         if self.owner.machine == this_machine():
             return process_start(self.owner.pid) == self.owner.started
-        return _now() - max(self.renewed_at, modified) < EXPIRY_SECONDS * _MICROS
+        age = _now() - max(self.renewed_at, modified) if store_now is None else store_now - modified
+        return age < EXPIRY_SECONDS * _MICROS
 
     def renewed(self) -> Lease:
         """Return the lease with the present time."""
@@ -118,15 +122,18 @@ class FoundLeases:
     dead_keys: tuple[str, ...] = ()
 
 
-def find_leases(objects: ObjectStore) -> FoundLeases:
-    """Return the leases of copies that read a graph, with one listing and one read for each lease."""
+def find_leases(objects: ObjectStore, store_now: int | None = None) -> FoundLeases:
+    """Return the leases of copies that read a graph, with one listing and one read for each lease.
+
+    `store_now` is the present time of the store in microseconds, if it is known.
+    """
     live: list[Lease] = []
     dead: list[str] = []
     for info in objects.list(PREFIX.rstrip("/")):
         lease = _read(objects, info)
         if lease is None:
             continue
-        if lease.is_live(epoch_micros(info.last_modified)):
+        if lease.is_live(epoch_micros(info.last_modified), store_now):
             # The lock of a target does not hold commits of the graph there.
             live += [lease] if info.key != TARGET else []
         else:

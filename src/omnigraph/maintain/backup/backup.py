@@ -31,7 +31,7 @@ from omnigraph.store.manifest.branch_entries import first_buckets
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_copy import CopiedManifestFile
-from omnigraph.store.manifest.manifest_files import ManifestFile, new_id
+from omnigraph.store.manifest.manifest_files import RECLAIMED, ManifestFile, new_id
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import BackupMark, BranchEntry, HeadRecord, Registry
 
@@ -300,5 +300,8 @@ class _Clone(_NewGraph):
 
 
 def _without_registry(view: ManifestView) -> list[ManifestFile]:
-    """Return the files of a manifest that a copy takes over. The target has a registry of its own."""
-    return [file for file in view.files if file.kind != "registry"]
+    """Return the files of a manifest that a copy takes over. The target has a registry of its own.
+
+    The versions that a garbage collection of the source is removing are not copied.
+    """
+    return [file for file in view.files if file.kind not in ("registry", RECLAIMED)]

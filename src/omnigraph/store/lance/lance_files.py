@@ -34,6 +34,16 @@ def parse_version_file(name: str) -> int | None:
     return _U64_MAX - int(stem) if len(stem) == 20 and stem.isdecimal() and stem != name else None
 
 
+def parse_detached_version(name: str) -> int | None:
+    """Return the version of the manifest file of a detached version; None for any other file.
+
+    >>> parse_detached_version(version_file(1 << 63))
+    9223372036854775808
+    """
+    stem = name.removeprefix("_versions/d").removesuffix(".manifest")
+    return int(stem) if stem.isdecimal() and name == f"_versions/d{stem}.manifest" else None
+
+
 def transaction_file(transaction: lance.Transaction, parent: int | None = None) -> str:
     """Return the file in which a commit records its transaction.
 

@@ -14,7 +14,7 @@ from omnigraph.store.manifest.manifest import Manifest, SwapLost
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import ManifestFile
 from omnigraph.store.manifest.manifest_view import ManifestView
-from omnigraph.store.manifest.records import MAIN_BRANCH, BranchEntry, HeadRecord
+from omnigraph.store.manifest.records import MAIN_BRANCH, BranchEntry, HeadRecord, Registry
 
 # A branch is at rest if this number of files was added to the manifest since it moved. A publish adds two files.
 REST_AFTER_FILES: Final = 256
@@ -29,12 +29,16 @@ MAX_FOLDED_BUCKETS: Final = 8
 
 
 def create_branch_if_absent(
-    manifest: Manifest, view: ManifestView, name: str, entry: BranchEntry
+    manifest: Manifest, view: ManifestView, name: str, entry: BranchEntry, registry: Registry | None = None
 ) -> ManifestView:
-    """Create a branch at rest at the commit of its entry; `SwapLost` if the branch exists."""
+    """Create a branch at rest at the commit of its entry; `SwapLost` if the branch exists.
+
+    With a registry, the swap also fails if the registry was replaced since the view.
+    """
     if manifest.branch(view, name) is not None:
         raise SwapLost
-    return _replace_buckets(manifest, view, name, entry)
+    removed = [] if registry is None else view.of_kind("registry")
+    return _replace_buckets(manifest, view, name, entry, *removed, registry=registry)
 
 
 def delete_branch_if_equals(
@@ -48,10 +52,15 @@ def delete_branch_if_equals(
 
 
 def _replace_buckets(
-    manifest: Manifest, view: ManifestView, name: str, entry: BranchEntry | None, *removed: ManifestFile
+    manifest: Manifest,
+    view: ManifestView,
+    name: str,
+    entry: BranchEntry | None,
+    *removed: ManifestFile,
+    registry: Registry | None = None,
 ) -> ManifestView:
     buckets = manifest.branch_entries.change(view, [(name, entry)])
-    change = ManifestChange(buckets=buckets.added)
+    change = ManifestChange(registry=registry, buckets=buckets.added)
     return manifest.replace_files(view, [*buckets.removed, *removed], change)
 
 

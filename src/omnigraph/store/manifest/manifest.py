@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
@@ -110,6 +110,8 @@ class Manifest:
         self._view = make_view(dataset)
         self._probe = None if root.local is None else VersionProbe.of(root.local / PATH)
         self._needs_trim = False
+        # The time of the storage system at the last removal of old versions, None before.
+        self.trimmed_at: datetime | None = None
 
     # --- opening and creating ----------------------------------------------------------------------------
 
@@ -495,6 +497,7 @@ class Manifest:
         if self.root.local is None and self.root.objects is None:
             return self._remove_old_versions_in_memory()
         stored = StoredVersions.of(objects.list(PATH), PATH)
+        self.trimmed_at = max(stored.versions.values(), default=None)
         kept = stored.oldest_kept()
         if kept is None:
             return 0

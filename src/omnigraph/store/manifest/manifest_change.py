@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from omnigraph.store.manifest.branch_buckets import Bucket
@@ -12,6 +12,7 @@ from omnigraph.store.manifest.manifest_files import (
     bucket_name,
     head_name,
     log_name,
+    reclaimed_name,
     registry_name,
     schema_name,
 )
@@ -27,7 +28,10 @@ from omnigraph.store.manifest.records import (
 
 @dataclass(frozen=True, slots=True)
 class ManifestChange:
-    """The rows to add in one compare-and-swap. `heads` and `registry` replace their predecessors."""
+    """The rows to add in one compare-and-swap. `heads` and `registry` replace their predecessors.
+
+    `reclaimed` has the versions that garbage collection is about to remove, as texts by the path of their table.
+    """
 
     registry: Registry | None = None
     heads: Sequence[HeadRecord] = ()
@@ -36,6 +40,7 @@ class ManifestChange:
     recoveries: Sequence[RecoveryRecord] = ()
     digests: Sequence[DigestRecord] = ()
     buckets: Sequence[Bucket] = ()
+    reclaimed: Mapping[str, str] = field(default_factory=dict)
 
 
 def new_files(change: ManifestChange) -> Iterator[tuple[str, dict[str, str]]]:
@@ -46,6 +51,8 @@ def new_files(change: ManifestChange) -> Iterator[tuple[str, dict[str, str]]]:
         yield head_name(head.incarnation), {f"head:{head.branch}": encode_body(head.to_body())}
     for bucket in change.buckets:
         yield bucket_name(bucket.lower), bucket_rows(bucket)
+    if change.reclaimed:
+        yield reclaimed_name(), dict(change.reclaimed)
     for id_, payload in change.schemas.items():
         yield schema_name(id_), {f"schema:{id_}": payload}
     logs: list[tuple[LogKind, Sequence[CommitRecord | RecoveryRecord | DigestRecord]]] = [

@@ -25,6 +25,7 @@ _HEX: Final = re.compile("[0-9a-f]{16}")
 # The row of a root whose initialization has not finished. The commit that replaces it creates the graph.
 UNFINISHED = "unfinished"
 BUCKETS = "branches"
+RECLAIMED = "reclaimed"
 LogKind: TypeAlias = Literal["commit", "recovery", "digests"]
 LOG_KINDS: tuple[LogKind, ...] = ("commit", "recovery", "digests")
 # The rows of a file as texts by key.
@@ -141,6 +142,11 @@ def bucket_name(lower: str) -> str:
     True
     """
     return f"{BUCKETS}-x{lower.encode().hex()}-{new_id()}{SUFFIX}"
+
+
+def reclaimed_name() -> str:
+    """Return a name for a file that lists the versions which garbage collection removes."""
+    return f"{RECLAIMED}-{new_id()}{SUFFIX}"
 
 
 def schema_name(schema: str) -> str:

@@ -21,7 +21,7 @@ from omnigraph.store.manifest.branch_buckets import Bucket
 from omnigraph.store.manifest.branch_entries import parse_bucket
 from omnigraph.store.manifest.manifest import PATH, Manifest
 from omnigraph.store.manifest.manifest_change import ManifestChange
-from omnigraph.store.manifest.manifest_files import BUCKETS, LOG_KINDS, ManifestFile, parse_file
+from omnigraph.store.manifest.manifest_files import BUCKETS, LOG_KINDS, RECLAIMED, ManifestFile, parse_file
 from omnigraph.store.manifest.manifest_inspection import ManifestInspection
 from omnigraph.store.manifest.manifest_rows import decode_row
 from omnigraph.store.manifest.records import (
@@ -159,6 +159,9 @@ def _change_of(root: LanceRoot, names: list[str]) -> ManifestChange | None:
             recoveries=_parse(files, rows, "recovery", RecoveryRecord.from_body),
             digests=_parse(files, rows, "digests", DigestRecord.from_body),
             buckets=[parse_bucket(file, rows[file.name]) for file in files if file.kind == BUCKETS],
+            reclaimed={
+                key: text for file in files if file.kind == RECLAIMED for key, text in rows[file.name].items()
+            },
         )
     except (OmnigraphError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -220,6 +223,8 @@ def rebuild_registry(
         main=None if legacy is not None or main is None else main.incarnation,
         legacy_branches=legacy,
         settings=older.settings,
+        # The last fence is not known. The epoch is a number that no fence had before.
+        fence=default.epoch,
     )
     manifest.replace_files(view, view.of_kind("registry"), ManifestChange(registry=registry))
     return registry

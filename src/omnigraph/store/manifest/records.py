@@ -208,7 +208,8 @@ class Registry:
     `next_id` is the next unused id of a type, property or table on any branch; 0 before the first allocation.
     `backup` is set in a backup and None in other graphs. `main` is the incarnation of branch `main`, which always
     has a head file, so that its head is found without its entry. `legacy_branches` are the branches of formats
-    before 3. `settings` has the settings of the graph that were changed from their defaults.
+    before 3. `settings` has the settings of the graph that were changed from their defaults. `fence` changes when
+    garbage collection removes files: a write that staged files before is prepared again.
     """
 
     format: int
@@ -220,6 +221,7 @@ class Registry:
     main: str | None = None
     legacy_branches: Mapping[str, BranchEntry] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    fence: int = 0
 
     def to_body(self) -> Body:
         """Return the JSON form."""
@@ -233,6 +235,7 @@ class Registry:
             **({} if self.main is None else {"main": self.main}),
             **({} if self.legacy_branches is None else {"branches": self._legacy_body()}),
             **({"settings": dict(self.settings)} if self.settings else {}),
+            **({"fence": self.fence} if self.fence else {}),
         }
 
     def _legacy_body(self) -> Body:
@@ -254,11 +257,16 @@ class Registry:
             if branches is None
             else {name: BranchEntry.from_body(entry) for name, entry in branches.items()},
             dict(body.get("settings", {})),
+            int(body.get("fence", 0)),
         )
 
     def with_next_epoch(self) -> Registry:
         """Return the same registry with the next epoch, so that a compare-and-swap against this one fails."""
         return replace(self, epoch=self.epoch + 1)
+
+    def with_next_fence(self) -> Registry:
+        """Return the registry with the next fence, which excludes the writes that began before."""
+        return replace(self, fence=self.fence + 1, epoch=self.epoch + 1)
 
     def with_next_id(self, next_id: int) -> Registry:
         """Return the registry with the ids below `next_id` allocated."""

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Final
 
 from omnigraph.lang.temporal import epoch_micros
-from omnigraph.store.lance.lance_files import version_file
+from omnigraph.store.lance.lance_files import parse_detached_version, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.objects.backend import ObjectInfo
 from omnigraph.store.objects.object_store import ObjectStore
@@ -48,6 +48,11 @@ class TableFile:
     def is_version(self) -> bool:
         """Whether this is the manifest file of a version."""
         return self.name.startswith(_VERSIONS) and self.name.endswith(".manifest")
+
+    @property
+    def detached_version(self) -> int | None:
+        """The detached version whose manifest file this is, None for any other file."""
+        return parse_detached_version(self.name)
 
     @property
     def is_head_lineage(self) -> bool:
@@ -147,6 +152,12 @@ class TableFiles:
         """Return whether a version exists in storage now."""
         key = f"{path}/{version_file(version)}"
         return any(item.key == key for item in self._objects.list(f"{path}/{_VERSIONS.rstrip('/')}"))
+
+    def detached_versions(self, path: str) -> set[int]:
+        """Return the detached versions of a table that exist in storage now."""
+        listed = self._objects.list(f"{path}/{_VERSIONS.rstrip('/')}")
+        found = (parse_detached_version(item.key.removeprefix(f"{path}/")) for item in listed)
+        return {version for version in found if version is not None}
 
     def needed_by(self, path: str, version: int) -> NeededFiles:
         """Return the files that a version needs to be read or written on; `NotFound` when it does not exist."""
