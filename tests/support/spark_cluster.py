@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.support.spark_settings import JVM_OPTIONS, write_settings
+from tests.support.spark_settings import JVM_OPTIONS, python_path, write_settings
 from tests.support.waiting import wait_until
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -110,6 +110,8 @@ class Cluster:
     """A master and its workers, one for each of `HOSTS`."""
 
     folder: Path
+    # The Python processes start as those of users do, or faster.
+    is_quick: bool = False
     processes: list[Process] = field(default_factory=list)
     workers: dict[str, Process] = field(default_factory=dict)
     url: str = ""
@@ -157,15 +159,20 @@ class Cluster:
         others = {
             name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))
         }
-        return others | {
-            "SPARK_HOME": str(_HOME),
-            "SPARK_CONF_DIR": str(self.folder / "conf"),
-            "SPARK_DAEMON_JAVA_OPTS": JVM_OPTIONS,
-            "SPARK_DAEMON_MEMORY": "512m",
-            "SPARK_LOCAL_DIRS": str(self.folder / f"local-{host}"),
-            "SPARK_LOCAL_IP": host,
-            "PYSPARK_PYTHON": sys.executable,
-        }
+        quick = {"PYTHONPATH": python_path()} if self.is_quick else {}
+        return (
+            others
+            | quick
+            | {
+                "SPARK_HOME": str(_HOME),
+                "SPARK_CONF_DIR": str(self.folder / "conf"),
+                "SPARK_DAEMON_JAVA_OPTS": JVM_OPTIONS,
+                "SPARK_DAEMON_MEMORY": "512m",
+                "SPARK_LOCAL_DIRS": str(self.folder / f"local-{host}"),
+                "SPARK_LOCAL_IP": host,
+                "PYSPARK_PYTHON": sys.executable,
+            }
+        )
 
     def launch(
         self,
@@ -203,7 +210,7 @@ class Cluster:
 @contextmanager
 def running_cluster(folder: Path) -> Iterator[Cluster]:
     """A cluster, every process of which is gone afterwards."""
-    cluster = Cluster(folder)
+    cluster = Cluster(folder, is_quick=True)
     try:
         cluster.start()
         yield cluster
