@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from omnigraph.errors import StorageError
 from omnigraph.maintain.cleanup import cleanup
 from tests.maintain.graphs import (
@@ -49,6 +51,20 @@ def test_removal_takes_one_request_for_versions_and_one_for_the_rest(s3: Bucket)
     assert (log.count("POST"), log.count("DELETE")) == (3, 0)
 
 
+def test_cleanup_makes_three_swaps_and_one_for_all_heads_or_none_at_all(s3: Bucket) -> None:
+    graph = new_graph(f"{s3.uri}/g", s3.options)
+    for number in range(4):
+        graph.create_branch(f"b{number}")
+        overwrite(graph, "a", branch=f"b{number}")
+        overwrite(graph, "b", branch=f"b{number}")
+    swaps = []
+    for _ in range(2):
+        with s3.seam.recording() as log:
+            cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+        swaps.append(log.count("PUT", "__manifest/_versions/"))
+    assert swaps == [4, 0]
+
+
 def test_a_type_whose_removal_fails_does_not_stop_the_others(s3: Bucket) -> None:
     graph = new_graph(f"{s3.uri}/g", s3.options)
     for key in (CITY, PERSON, KNOWS):
@@ -66,10 +82,11 @@ def test_a_type_whose_removal_fails_does_not_stop_the_others(s3: Bucket) -> None
     assert rows_at(reopened(graph, s3.options), graph.head().commit) != RECLAIMED
 
 
-def test_whichever_request_fails_nothing_retained_is_lost(s3: Bucket) -> None:
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.faults)], ids=["some", "all"])
+def test_whichever_request_fails_nothing_retained_is_lost(s3: Bucket, step: int) -> None:
     graph = new_graph(f"{s3.uri}/g", s3.options)
     outcomes: list[str] = []
-    for cut in range(1, 80):
+    for cut in range(1, 80, step):
         overwrite(graph, f"p{cut}")
         before = tables_in(s3)
         with s3.seam.fail(403, nth=cut) as fault:

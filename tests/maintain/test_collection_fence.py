@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from omnigraph.maintain.cleanup import CleanupReport, cleanup
 from omnigraph.maintain.collection_fence import CollectionFence
 from omnigraph.store.manifest.branch_swaps import create_branch_if_absent
 from omnigraph.store.manifest.collection_fence import reclaimed_versions, replace_by_equal_files
-from omnigraph.store.manifest.manifest import SwapLost
+from omnigraph.store.manifest.manifest import Manifest, SwapLost
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import BranchEntry, CommitRecord
 from tests.maintain.graphs import (
@@ -42,6 +42,7 @@ from tests.maintain.graphs import (
 )
 from tests.support.forked import Worker
 from tests.support.s3 import Bucket
+from tests.support.s3_seam import How
 from tests.support.waiting import wait_until
 from tests.support.workers import release, results, started
 
@@ -348,6 +349,106 @@ def test_branch_from_a_head_that_moved_during_cleanup_keeps_its_data(
     fresh = reopened(graph)
     assert fresh.head("late").commit.id == head[0].id
     assert ids_of(fresh, "late") == ["a", "b", "x"]
+
+
+# --- interruptions ------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@contextmanager
+def killed_at_swap(number: int, *, after: bool) -> Iterator[list[int]]:
+    """End every call at the n-th swap of the manifest, before or after it takes effect; yields the swaps."""
+    usual, swaps = Manifest._commit, [0]
+
+    def commit(self: Manifest, *arguments: Any) -> Any:
+        swaps[0] += 1
+        if swaps[0] == number and not after:
+            raise Killed
+        done = usual(self, *arguments)
+        if swaps[0] == number:
+            raise Killed
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Manifest, "_commit", commit)
+        yield swaps
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_cleanup_killed_at_any_swap_loses_nothing_and_the_next_run_completes_it(
+    graph: Repository, after: bool
+) -> None:
+    for number in range(1, 20):
+        old, head = overwrite(graph, f"p{number}"), overwrite(graph, f"q{number}")
+        stale = staged(graph, "x").plan("write", "strict")
+        with killed_at_swap(number, after=after) as swaps, suppress(Killed):
+            cleanup(another(graph), keep=1, confirm=True, grace=NO_GRACE)
+        fresh = reopened(graph)
+        assert fresh.head().commit == head
+        assert ids_of(fresh) == [f"q{number}"]
+        assert ids_of(fresh, "resting") == ["a", "b"]
+        # The write in progress is published with all of its files, or prepared again.
+        graph.manifest.refresh()
+        try:
+            publish(graph.manifest, stale)
+            assert ids_of(reopened(graph)) == [f"q{number}", "x"]
+        except StaleBase:
+            assert ids_of(reopened(graph)) == [f"q{number}"]
+        sweep(graph)
+        assert rows_at(reopened(graph), old) == RECLAIMED
+        assert reclaimed_versions(graph.manifest, graph.manifest.refresh()) == {}
+        if swaps[0] < number:
+            break
+    assert 4 < number < 19
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("how", ["drop", "applied_500", "reset"])
+def test_cleanup_on_s3_with_lost_replies_to_its_swaps_loses_nothing(s3: Bucket, how: How) -> None:
+    graph = with_history(new_graph(f"{s3.uri}/g", s3.options))
+    for number in range(1, 20):
+        old, head = overwrite(graph, f"p{number}"), overwrite(graph, f"q{number}")
+        with s3.seam.fail(how, nth=number, method="PUT", key="__manifest/_versions/") as fault:
+            assert sweep(another(graph, s3.options)).files_removed > 0
+        fresh = reopened(graph, s3.options)
+        assert (fresh.head().commit, ids_of(fresh)) == (head, [f"q{number}"])
+        assert rows_at(fresh, old) == RECLAIMED
+        assert reclaimed_versions(fresh.manifest, fresh.manifest.view) == {}
+        if not fault.hits:
+            break
+    assert 4 < number < 19
+
+
+def test_cleanup_whose_collector_is_overtaken_by_another_removes_only_dead_files(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A collector pauses behind its announcement while another one, and writers, complete their work."""
+    first, other = overwrite(graph, "p"), another(graph)
+    graph.delete_branch("resting")
+    overwrite(graph, "q")
+    usual = cleanup_module._GarbageCollection._remove
+    paused: list[str] = []
+
+    def remove(self: Any, *arguments: Any) -> Any:
+        if not paused:
+            paused.append("here")
+            overwrite(other, "r")
+            assert cleanup(other, keep=100, confirm=True, grace=NO_GRACE).files_removed > 0
+            with pytest.raises(NotFound, match="reclaimed"):
+                other.create_branch("back", at=first.id)
+            change(other, "s")
+            other.create_branch("later")
+        return usual(self, *arguments)
+
+    monkeypatch.setattr(cleanup_module._GarbageCollection, "_remove", remove)
+    sweep(graph)
+    for branch in ("main", "later"):
+        assert ids_of(reopened(graph), branch) == ["r", "s"]
+    assert reclaimed_versions(graph.manifest, graph.manifest.refresh()) == {}
 
 
 # --- clocks -------------------------------------------------------------------------------------------------

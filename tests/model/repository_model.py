@@ -45,13 +45,17 @@ class Effect:
 
 @dataclass(frozen=True)
 class Work:
-    """A prepared and unpublished change on a commit of a branch incarnation."""
+    """A prepared and unpublished change on a commit of a branch incarnation.
+
+    `fence` is the fence of garbage collection when it was prepared, None if an intent protects its files.
+    """
 
     branch: str
     incarnation: str
     base: str
     effect: Effect | None
     commit_id: str = ""
+    fence: int | None = None
 
 
 @dataclass
@@ -62,6 +66,7 @@ class Model:
     branches: dict[str, tuple[str, str]] = field(default_factory=dict)
     left: dict[str, Work] = field(default_factory=dict)
     outcomes: dict[str, str] = field(default_factory=dict)
+    fence: int = 0
 
     def head(self, branch: str) -> ModelCommit:
         return self.commits[self.branches[branch][1]]
@@ -80,6 +85,8 @@ class Model:
         live = dict(self.branches.values())
         if work.incarnation not in live:
             return "gone"
+        if work.fence not in (None, self.fence):
+            return "again"
         effect = work.effect
         base, head = self.commits[work.base], self.commits[live[work.incarnation]]
         if effect is None or base.version[effect.table] == head.version[effect.table]:

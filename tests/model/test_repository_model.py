@@ -21,6 +21,7 @@ from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared, WritePlan
 from omnigraph.graph.write_request import WriteRequest
+from omnigraph.maintain.collection_fence import CollectionFence
 from omnigraph.store.manifest import manifest as manifest_module
 from omnigraph.store.manifest import row_files
 from omnigraph.store.tables import tables as tables_module
@@ -166,7 +167,7 @@ class RepositoryMachine(RuleBasedStateMachine):
         stage(transaction, effect.insert, effect.delete | effect.insert.keys(), effect.table)
         plan = transaction.plan("held", effect.operation_class)
         incarnation, head = self.model.branches[branch]
-        self.held.append((Work(branch, incarnation, head, effect), plan))
+        self.held.append((Work(branch, incarnation, head, effect, fence=self.model.fence), plan))
 
     @precondition(lambda self: self.held)
     @rule(at=HANDLES, which=st.integers(0, 9))
@@ -259,6 +260,11 @@ class RepositoryMachine(RuleBasedStateMachine):
         reader = handle(self.handles[at], "r")
         self.handles[at] = handle(reader)
         self._expect_healed(self.handles[at])
+
+    @rule(at=HANDLES)
+    def advance_the_fence(self, at: int) -> None:
+        CollectionFence(self.handles[at].manifest).advance()
+        self.model.fence += 1
 
     @rule(at=HANDLES)
     def compact_log(self, at: int) -> None:

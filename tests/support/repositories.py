@@ -181,6 +181,8 @@ def leave_intent(
 ) -> Intent:
     """The intent of a bulk writer that stopped: confirmed when it had prepared something, else still staging."""
     transaction = graph.begin(branch)
+    # The intent of a bulk write is older than its files, and protects them.
+    transaction.fence = None
     plan: WritePlan | None = None
     if prepare is not None:
         operation_class = prepare(transaction).operation_class
