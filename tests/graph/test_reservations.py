@@ -19,6 +19,7 @@ from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.store.manifest.records import encode_body
 from tests.support.repositories import dead_owner, handle, leftovers, make_graph, people, put, staging
+from tests.support.waiting import HANG
 
 
 @pytest.fixture
@@ -75,13 +76,15 @@ def test_slow_write_beside_fast_writer_is_committed(graph: Repository, other: Re
         def prepare(transaction: Transaction) -> Prepared[None]:
             nonlocal preparations
             preparations += 1
-            # As long as the other handle writes, this preparation is stale when it ends.
-            writer.wait_for_commit(seconds=0.2)
+            # As long as the other handle writes, this preparation is stale when it ends. The reservation begins
+            # after the last loss. Then there is no commit, unless the other handle ignores it.
+            is_reserved = preparations > LOSSES_BEFORE_RESERVATION
+            writer.wait_for_commit(seconds=0.4 if is_reserved else HANG)
             return staging({"slow": "1"})(transaction)
 
         graph.write("main", WriteRequest("insert", bulk=bulk), prepare)
         # The reservation is gone, and the other handle writes on.
-        assert writer.wait_for_commit(seconds=60)
+        assert writer.wait_for_commit(seconds=HANG)
     assert people(graph)["slow"] == "1"
     assert preparations > LOSSES_BEFORE_RESERVATION
     assert not leftovers(graph)
