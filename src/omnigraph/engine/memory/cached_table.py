@@ -33,7 +33,13 @@ from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.lance.lance_filters import quote_string, string_in
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.row_addresses import fragment_and_offset, make_addresses
-from omnigraph.store.tables.table_fragments import TableFragment, find_rows, physical_ids, read_fragments
+from omnigraph.store.tables.table_fragments import (
+    TableFragment,
+    find_rows,
+    physical_ids,
+    read_fragments,
+    take_whole_fragment,
+)
 from omnigraph.store.tables.table_indexes import list_indexes
 from omnigraph.store.tables.version_diff import take_addresses
 
@@ -329,6 +335,8 @@ class CachedTable:
         rows = sum(fragment.rows for fragment in fragments)
         if rows > _MAX_TAKEN_ROWS or any(fragment.deletions is not None for fragment in fragments):
             return read_fragments(self.snapshot.tables, self.pin, fragments, columns)
+        if len(fragments) == 1:
+            return [take_whole_fragment(self.snapshot.tables, self.pin, fragments[0], columns)]
         addresses = np.concatenate(
             [make_addresses(item.id, np.arange(item.rows, dtype=np.uint32)) for item in fragments]
         )

@@ -38,7 +38,8 @@ def write_named_file(
         if root.local is not None:
             folder = root.local / path / "data"
             folder.mkdir(parents=True, exist_ok=True)
-            found = _encode(folder / name, rows)
+            writer = session.open_writer(name, schema=rows.schema, version=FILE_FORMAT)
+            found = _encode(writer, folder / name, rows)
             if with_digest:
                 written, name = name, name_with_digest(name, found.digest)
                 (folder / written).rename(folder / name)
@@ -46,15 +47,15 @@ def write_named_file(
             # A temporary file first: its size saves a request at commit, and the upload is one put.
             with tempfile.TemporaryDirectory(prefix="omnigraph-") as scratch:
                 target = Path(scratch) / name
-                found = _encode(target, rows)
+                writer = LanceFileWriter(str(target), rows.schema, version=FILE_FORMAT)
+                found = _encode(writer, target, rows)
                 name = name_with_digest(name, found.digest) if with_digest else name
                 session.upload_file(str(target), name)
     return _describe(name, found.size, rows)
 
 
-def _encode(target: Path, rows: pa.Table) -> FileDigest:
+def _encode(writer: LanceFileWriter, target: Path, rows: pa.Table) -> FileDigest:
     """Write a file and return its size and its digest."""
-    writer = LanceFileWriter(str(target), rows.schema, version=FILE_FORMAT)
     writer.write_batch(rows)
     writer.close()
     # Here and not only at the sync: a truncated temporary file must not be uploaded as a complete object.
