@@ -25,7 +25,7 @@ def client(alone: Cluster) -> Iterator[Driver]:
         made.process.kill()
 
 
-def test_a_client_loads_merges_and_reads(client: Driver, graph: og.LocalGraph, tmp_path: Path) -> None:
+def test_connect_client_loads_merges_and_reads(client: Driver, graph: og.LocalGraph, tmp_path: Path) -> None:
     records = [person(f"q{n}", age=n) for n in range(30)] + [knows("k9", "q0", "q29")]
     again = [person(f"q{n}", age=n + 15) for n in range(5)]
     for mode, given in (("append", records), ("merge", again)):

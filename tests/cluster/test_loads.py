@@ -49,7 +49,7 @@ def compared(driver: Driver, graph: og.LocalGraph, source: Any, mode: str, **nam
     return found
 
 
-def test_a_cluster_appends_merges_overwrites_and_reads_as_one_process_does(
+def test_cluster_append_merge_overwrite_and_read_equal_one_process(
     driver: Driver, graph: og.LocalGraph, tmp_path: Path
 ) -> None:
     records = [knows(f"k{n + 9}", f"q{n}", f"q{(n * n) % PEOPLE}") for n in range(PEOPLE)]
@@ -73,7 +73,7 @@ def test_a_cluster_appends_merges_overwrites_and_reads_as_one_process_does(
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_an_input_without_rows_is_what_it_is_in_one_process(
+def test_cluster_load_without_rows_equals_one_process(
     driver: Driver, graph: og.LocalGraph, tmp_path: Path, mode: str
 ) -> None:
     folder = tmp_path / "folder"
@@ -94,7 +94,7 @@ def test_an_input_without_rows_is_what_it_is_in_one_process(
 
 
 @pytest.mark.long
-def test_one_node_that_nearly_all_edges_end_at_is_no_trouble(
+def test_cluster_load_with_most_edges_at_one_node_commits(
     driver: Driver, graph: og.LocalGraph, tmp_path: Path
 ) -> None:
     records = [person(f"q{n}") for n in range(200)]
@@ -104,7 +104,7 @@ def test_one_node_that_nearly_all_edges_end_at_is_no_trouble(
 
 
 @pytest.mark.long
-def test_of_an_id_that_is_repeated_sixty_thousand_times_the_last_record_counts(
+def test_cluster_load_of_id_repeated_60000_times_keeps_the_last_record(
     driver: Driver, graph: og.LocalGraph, tmp_path: Path
 ) -> None:
     # Comparing each of them with each other would take minutes.
@@ -115,7 +115,7 @@ def test_of_an_id_that_is_repeated_sixty_thousand_times_the_last_record_counts(
     assert (graph.get("Note", "n0", branch="spark") or {})["text"] == "59999"
 
 
-def test_machines_that_share_a_bucket_alone_load_what_is_in_it(driver: Driver, s3: Bucket) -> None:
+def test_cluster_load_from_bucket_without_shared_disk_commits(driver: Driver, s3: Bucket) -> None:
     graph = og.init(f"{s3.uri}/graph", schema=SCHEMA, storage_options=s3.options)
     graph.load(BEFORE)
     for name in ("local", "spark"):
@@ -175,7 +175,7 @@ def check_once(graph: og.LocalGraph, found: Any, wanted: Any) -> None:
     assert lines(og.open(graph.uri), "spark") == after
 
 
-def test_a_task_that_dies_after_its_work_is_run_again_and_counts_once(
+def test_cluster_load_with_task_killed_after_its_work_counts_it_once(
     driver: Driver, graph: og.LocalGraph, source: str, tmp_path: Path
 ) -> None:
     trap = trap_of(tmp_path, "die")
@@ -187,7 +187,7 @@ def test_a_task_that_dies_after_its_work_is_run_again_and_counts_once(
     check_once(graph, found, wanted)
 
 
-def test_a_task_that_dies_over_rows_of_a_dataframe_counts_once(
+def test_cluster_load_of_dataframe_with_killed_task_counts_rows_once(
     driver: Driver, graph: og.LocalGraph, tmp_path: Path
 ) -> None:
     trap = trap_of(tmp_path, "die")
@@ -199,7 +199,7 @@ def test_a_task_that_dies_over_rows_of_a_dataframe_counts_once(
     check_once(graph, found, wanted)
 
 
-def test_of_two_attempts_at_one_split_that_both_finish_one_counts(
+def test_cluster_load_with_two_finished_attempts_counts_one(
     driver: Driver, graph: og.LocalGraph, source: str, tmp_path: Path
 ) -> None:
     trap = trap_of(tmp_path, "straggle")
@@ -210,7 +210,7 @@ def test_of_two_attempts_at_one_split_that_both_finish_one_counts(
     check_once(graph, found, wanted)
 
 
-def test_a_worker_that_is_killed_during_a_load_loses_nothing(
+def test_cluster_load_with_killed_worker_loses_no_row(
     driver: Driver, cluster: Cluster, graph: og.LocalGraph, source: str, tmp_path: Path
 ) -> None:
     trap = trap_of(tmp_path, "hold")
@@ -246,7 +246,7 @@ def check_untouched(graph: og.LocalGraph, before: list[Any]) -> None:
 
 
 @pytest.mark.long
-def test_a_driver_that_is_killed_during_its_tasks_leaves_the_graph_as_it_was(
+def test_cluster_load_with_driver_killed_during_tasks_leaves_the_graph_unchanged(
     driver: Driver, lone_driver: Driver, graph: og.LocalGraph, source: str, tmp_path: Path
 ) -> None:
     before = lines(graph)
@@ -262,7 +262,7 @@ def test_a_driver_that_is_killed_during_its_tasks_leaves_the_graph_as_it_was(
     check_once(graph, found, wanted)
 
 
-def test_a_driver_that_is_killed_before_its_commit_leaves_the_graph_as_it_was(
+def test_cluster_load_with_driver_killed_before_commit_leaves_the_graph_unchanged(
     lone_driver: Driver, graph: og.LocalGraph, source: str
 ) -> None:
     before = lines(graph)

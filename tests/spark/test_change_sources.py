@@ -102,7 +102,7 @@ def opened(graph: og.Graph) -> Iterator[Repository]:
 
 
 class TestPlaces:
-    def test_batches_have_so_many_commits_and_miss_none(self, graph: og.Graph) -> None:
+    def test_change_stream_batch_has_at_most_max_commits_and_misses_none(self, graph: og.Graph) -> None:
         commits = [graph.commits()[0].id, *(put(graph, f"c{n}") for n in range(4))]
         feed = source(graph, max_commits=2)
         place, seen = feed.first(), []
@@ -111,14 +111,14 @@ class TestPlaces:
             place = end
         assert seen == [[commits[0]] * 2 + [commits[1]], commits[2:4], commits[4:]]
 
-    def test_everything_is_one_batch_however_small_they_are(self, graph: og.Graph) -> None:
+    def test_change_stream_read_to_the_end_is_one_batch(self, graph: og.Graph) -> None:
         for number in range(4):
             put(graph, f"c{number}")
         feed = source(graph, max_commits=2)
         end = feed.next(feed.first(), everything=True)
         assert end["commit"] == graph.commits()[0].id
 
-    def test_what_came_after_the_end_was_set_is_left_for_later(self, graph: og.Graph) -> None:
+    def test_change_stream_commit_after_the_batch_end_is_in_the_next_batch(self, graph: og.Graph) -> None:
         feed = source(graph)
         last, newest = feed.newest(), graph.commits()[0].id
         later = put(graph, "Oslo")
@@ -127,7 +127,7 @@ class TestPlaces:
         assert feed.next(place, last) == place
         assert feed.next(place)["commit"] == later
 
-    def test_now_is_kept_by_a_first_batch_that_has_nothing(self, graph: og.Graph) -> None:
+    def test_change_stream_from_now_starts_with_an_empty_batch(self, graph: og.Graph) -> None:
         feed = source(graph, "now")
         first = feed.first()
         missed = put(graph, "Oslo")
@@ -136,7 +136,7 @@ class TestPlaces:
         assert told(feed, first, kept) == []
         assert told(feed, kept, feed.next(kept)) == [(missed, "insert", "Oslo")]
 
-    def test_a_first_batch_that_is_done_again_later_still_has_nothing(self, graph: og.Graph) -> None:
+    def test_change_stream_first_batch_repeated_after_a_commit_is_empty(self, graph: og.Graph) -> None:
         feed = source(graph, "now")
         kept = feed.next(feed.first())
         put(graph, "Oslo")
@@ -147,7 +147,9 @@ class TestPlaces:
         ("part", "words"),
         [("graph", "another graph"), ("branch", "another branch"), ("filter", "another filter")],
     )
-    def test_a_place_of_something_else_is_rejected(self, graph: og.Graph, part: str, words: str) -> None:
+    def test_change_stream_offset_of_another_graph_branch_or_filter_is_rejected(
+        self, graph: og.Graph, part: str, words: str
+    ) -> None:
         feed = source(graph)
         first = feed.first()
         end = feed.next(first)
@@ -156,19 +158,19 @@ class TestPlaces:
         with pytest.raises(InvalidInput, match=f"^change cursor rejected: it .* {words}"):
             feed.partitions(first, {**end, part: "x"})
 
-    def test_a_place_of_another_kind_of_source_is_rejected(self, graph: og.Graph) -> None:
+    def test_change_stream_offset_of_another_source_kind_is_rejected(self, graph: og.Graph) -> None:
         with pytest.raises(
             InvalidInput, match=r"^change cursor rejected: it is not an offset of a change stream"
         ):
             source(graph).next({"index": "3"})
 
-    def test_places_in_the_wrong_order_are_rejected(self, graph: og.Graph) -> None:
+    def test_change_stream_offsets_in_wrong_order_are_rejected(self, graph: og.Graph) -> None:
         feed = source(graph)
         first = feed.first()
         with pytest.raises(InvalidInput, match="is not in the history of commit"):
             feed.partitions(feed.next(first), first)
 
-    def test_a_branch_that_was_made_again_is_refused(self, graph: og.Graph) -> None:
+    def test_change_stream_of_a_recreated_branch_is_refused(self, graph: og.Graph) -> None:
         graph.branches.create("trial")
         feed = source(graph, branch="trial")
         place = feed.next(feed.first())
@@ -180,7 +182,7 @@ class TestPlaces:
 
 
 class TestWhatEndsAStream:
-    def test_a_schema_change_ends_the_batch_before_it_and_then_the_stream(self, graph: og.Graph) -> None:
+    def test_change_stream_schema_change_ends_the_batch_and_then_the_stream(self, graph: og.Graph) -> None:
         before = graph.commits()[0].id
         graph.schema.apply(SMALL.replace("}", "people: I64? }"))
         boundary = graph.commits()[0].id
@@ -195,7 +197,7 @@ class TestWhatEndsAStream:
                 feed.next(place)
             assert f"'after:{boundary}'" in str(refused.value.hint)
 
-    def test_data_that_cleanup_took_is_a_gap_wherever_it_is_noticed(self, tmp_path: Path) -> None:
+    def test_change_stream_over_removed_data_reports_a_gap(self, tmp_path: Path) -> None:
         graph = og.init(str(tmp_path / "g"), schema=SMALL)
         lost = put(graph, "Bern")
         put(graph, "Bern", mayor="Ana")
@@ -216,7 +218,7 @@ class TestWhatEndsAStream:
                 notice()
             assert "start 'after:' with its snapshot_commit_id" in str(caught.value.hint)
 
-    def test_a_difference_says_whose_data_is_gone(self, tmp_path: Path) -> None:
+    def test_diff_source_of_removed_data_names_the_commit(self, tmp_path: Path) -> None:
         graph = og.init(str(tmp_path / "g"), schema=SMALL)
         gone, kept = put(graph, "Bern"), put(graph, "Bern", mayor="Ana")
         there = DiffSource(graph.uri, {}, gone, kept, EVERYTHING, 1_000)
@@ -240,7 +242,7 @@ class TestShares:
         types=st.sampled_from([None, ["Person"], ["Thing", "Knows"]]),
         ops=st.sampled_from([None, ["insert"], ["update"], ["insert", "delete"]]),
     )
-    def test_all_shares_together_tell_each_change_once(
+    def test_diff_source_partitions_return_each_change_once(
         self, moved: og.Graph, states: list[str], rows: int, kinds: Any, types: Any, ops: Any
     ) -> None:
         before, after = (moved.snapshot(name).commit_id for name in states)
@@ -258,7 +260,7 @@ class TestShares:
         ]
         assert sorted(_read(diff)) == sorted(expected)
 
-    def test_days_and_moments_after_the_year_9999_are_the_numbers_that_they_are_elsewhere(self) -> None:
+    def test_changes_with_dates_after_year_9999_are_numbers(self) -> None:
         made = og.init(fresh_memory(), schema="node Day { name: String @key  day: Date?  t: DateTime? }")
         far: dict[str, Value] = {"id": "far", "name": "far", "day": 2_932_897, "t": 253_402_300_800_000}
 
@@ -274,7 +276,7 @@ class TestShares:
         [(*_, after, _)] = _read(DiffSource(made.uri, {}, first, last, EVERYTHING, 1_000))
         assert after == '{"properties":{"day":"2932897","name":"far","t":"253402300800000"}}'
 
-    def test_a_part_has_no_more_rows_than_asked_for_or_one_share(self, moved: og.Graph) -> None:
+    def test_diff_partition_has_at_most_the_requested_rows_or_one_share(self, moved: og.Graph) -> None:
         before, after = (moved.snapshot(name).commit_id for name in ("main", "trial"))
         planned = {
             rows: DiffSource(moved.uri, {}, before, after, EVERYTHING, rows).partitions()
@@ -290,26 +292,28 @@ class TestShares:
         ]
         assert [share.part for share in people] == [(0, 3), (1, 3), (2, 3)]
 
-    def test_a_type_is_cut_into_64_parts_at_most(self, moved: og.Graph) -> None:
+    def test_diff_source_type_has_at_most_64_partitions(self, moved: og.Graph) -> None:
         before, after = (moved.snapshot(name).commit_id for name in ("main", "trial"))
         people = ChangeFilter.of(types=["Person"])
         parts = DiffSource(moved.uri, {}, before, after, people, 1).partitions()
         assert [share.part for part in parts for share in part] == [(number, 64) for number in range(64)]
 
-    def test_small_shares_are_read_together_but_not_all_of_them(self, graph: og.Graph) -> None:
+    def test_change_stream_small_shares_are_grouped_into_partitions(self, graph: og.Graph) -> None:
         for number in range(39):
             put(graph, f"c{number}")
         feed = source(graph)
         first = feed.first()
         assert [len(part) for part in feed.partitions(first, feed.next(first))] == [16, 16, 8]
 
-    def test_what_cannot_be_wanted_is_not_planned(self, graph: og.Graph) -> None:
+    def test_change_stream_filter_without_matching_operations_plans_no_partition(
+        self, graph: og.Graph
+    ) -> None:
         put(graph, "Oslo")
         feed = source(graph, selection=ChangeSelection(ops=("update", "delete")))
         first = feed.first()
         assert feed.partitions(first, feed.next(first)) == []
 
-    def test_a_compaction_and_an_equal_rewrite_tell_nothing(self, graph: og.Graph) -> None:
+    def test_change_stream_compaction_and_equal_rewrite_return_no_change(self, graph: og.Graph) -> None:
         feed = source(graph)
         place = feed.next(feed.first())
         # With a row that is new, because a load that changes nothing makes no commit.

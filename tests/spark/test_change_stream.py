@@ -117,7 +117,7 @@ def cities(tmp_path: Path) -> og.Graph:
     return made
 
 
-def test_a_stream_tells_what_the_feed_tells_with_the_commit_of_each_change(
+def test_spark_change_stream_returns_the_changes_of_the_feed_with_their_commits(
     spark: SparkSession, graph: og.Graph, tmp_path: Path
 ) -> None:
     follower = Follower(spark, graph, tmp_path, start="beginning", maxCommits="4", rowsPerPartition="10")
@@ -137,7 +137,7 @@ def test_a_stream_tells_what_the_feed_tells_with_the_commit_of_each_change(
     assert len({row.part for row in people}) >= 4
 
 
-def test_a_stream_goes_on_from_its_checkpoint_without_loss_or_repetition(
+def test_spark_change_stream_resumes_from_checkpoint_without_loss_or_repetition(
     spark: SparkSession, cities: og.Graph, tmp_path: Path
 ) -> None:
     follower = Follower(spark, cities, tmp_path / "checkpoint", op="insert,update", columns="commit_id,op,id")
@@ -156,7 +156,7 @@ def test_a_stream_goes_on_from_its_checkpoint_without_loss_or_repetition(
     assert [tuple(row)[:3] for row in follower.run()] == [(third, "insert", "Lima")]
 
 
-def test_a_commit_that_cannot_be_told_ends_a_stream_with_the_way_on(
+def test_spark_change_stream_at_schema_change_fails_with_a_hint(
     spark: SparkSession, cities: og.Graph, tmp_path: Path
 ) -> None:
     follower = Follower(spark, cities, tmp_path / "checkpoint", start="beginning")
@@ -175,7 +175,7 @@ def difference(spark: SparkSession, graph: og.Graph, states: str, **options: str
     return spark.read.format("omnigraph").options(diff=states, **options).load(graph.uri)
 
 
-def test_a_difference_on_spark_is_the_one_that_diff_tells(spark: SparkSession, graph: og.Graph) -> None:
+def test_spark_diff_equals_local_diff(spark: SparkSession, graph: og.Graph) -> None:
     first = graph.commits()[-1].id
     everything = difference(spark, graph, f"{first}..main", rowsPerPartition="7")
     assert "commit_id" not in everything.columns
@@ -187,7 +187,7 @@ def test_a_difference_on_spark_is_the_one_that_diff_tells(spark: SparkSession, g
     assert difference(spark, graph, "main..main").collect() == []
 
 
-def test_a_difference_stays_the_same_when_a_branch_moves(spark: SparkSession, cities: og.Graph) -> None:
+def test_spark_diff_after_a_later_commit_is_unchanged(spark: SparkSession, cities: og.Graph) -> None:
     cities.branches.create("trial")
     cities.load({"City": [{"name": "Oslo"}]}, branch="trial")
     found = difference(spark, cities, "main..trial", columns="id,op")
@@ -196,7 +196,7 @@ def test_a_difference_stays_the_same_when_a_branch_moves(spark: SparkSession, ci
     assert difference(spark, cities, "main..trial").count() == 2
 
 
-def test_what_is_asked_for_wrongly_is_refused(spark: SparkSession, cities: og.Graph) -> None:
+def test_spark_change_source_with_invalid_options_is_refused(spark: SparkSession, cities: og.Graph) -> None:
     for states in ("main", "main..", "a..b..c"):
         with pytest.raises(Exception, match="option 'diff'"):
             difference(spark, cities, states)
@@ -208,7 +208,7 @@ def test_what_is_asked_for_wrongly_is_refused(spark: SparkSession, cities: og.Gr
         spark.read.format("omnigraph").option("changes", "true").load(cities.uri).collect()
 
 
-def test_a_stream_of_anything_but_changes_is_refused(cities: og.Graph) -> None:
+def test_spark_stream_without_changes_option_is_refused(cities: og.Graph) -> None:
     from pyspark.sql.types import StructType
 
     made = data_source()

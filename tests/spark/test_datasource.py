@@ -105,7 +105,7 @@ def names(frame: DataFrame) -> list[str]:
     return sorted(row["name"] for row in frame.select("name").collect())
 
 
-def test_every_type_arrives_exactly_and_so_do_nulls(spark: SparkSession, graph: og.Graph) -> None:
+def test_spark_read_returns_every_type_and_null_exactly(spark: SparkSession, graph: og.Graph) -> None:
     rows = {row["name"]: row.asDict() for row in source(spark, graph, "Thing").collect()}
     assert rows["full"] == {
         "id": "full",
@@ -115,7 +115,7 @@ def test_every_type_arrives_exactly_and_so_do_nulls(spark: SparkSession, graph: 
     assert rows["empty"] == {"id": "empty", "name": "empty", **dict.fromkeys(VALUES)}
 
 
-def test_an_edge_has_an_id_src_dst_and_its_properties(spark: SparkSession, graph: og.Graph) -> None:
+def test_spark_read_of_edges_has_id_src_dst_and_properties(spark: SparkSession, graph: og.Graph) -> None:
     edges = source(spark, graph, "Knows")
     assert [(field.name, field.nullable) for field in edges.schema] == [
         ("id", False), ("src", False), ("dst", False), ("since", True),
@@ -125,19 +125,19 @@ def test_an_edge_has_an_id_src_dst_and_its_properties(spark: SparkSession, graph
     assert len({row["id"] for row in found}) == 2
 
 
-def test_an_empty_table_has_its_columns_and_no_rows(spark: SparkSession, graph: og.Graph) -> None:
+def test_spark_read_of_empty_table_has_columns_and_no_rows(spark: SparkSession, graph: og.Graph) -> None:
     nothing = source(spark, graph, "Nothing")
     assert nothing.columns == ["id", "age", "name"]
     assert nothing.collect() == []
 
 
-def test_partitions_are_groups_of_fragments(spark: SparkSession, graph: og.Graph) -> None:
+def test_spark_read_partitions_are_groups_of_fragments(spark: SparkSession, graph: og.Graph) -> None:
     parts = source(spark, graph, "Person", rowsPerPartition="20").rdd.glom().map(len).collect()
     assert (len(parts), sum(parts)) == (4, PEOPLE)
     assert source(spark, graph, "Person").rdd.getNumPartitions() == 1
 
 
-def test_only_the_columns_asked_for_are_read(spark: SparkSession, graph: og.Graph) -> None:
+def test_spark_read_with_schema_reads_only_those_columns(spark: SparkSession, graph: og.Graph) -> None:
     by_option = source(spark, graph, "Thing", columns="v, name")
     assert [row.asDict() for row in by_option.orderBy("name").collect()] == [
         {"v": None, "name": "empty"},
@@ -152,7 +152,7 @@ def test_only_the_columns_asked_for_are_read(spark: SparkSession, graph: og.Grap
     ]
 
 
-def test_a_schema_that_is_not_the_tables_is_refused(spark: SparkSession, graph: og.Graph) -> None:
+def test_spark_read_with_a_different_schema_is_refused(spark: SparkSession, graph: og.Graph) -> None:
     wrong = (
         spark.read.schema("name STRING, i STRING").format("omnigraph").options(uri=graph.uri, type="Thing")
     )
@@ -160,7 +160,7 @@ def test_a_schema_that_is_not_the_tables_is_refused(spark: SparkSession, graph: 
         wrong.load().collect()
 
 
-def test_a_frame_shows_every_use_the_rows_of_its_own_filter(spark: SparkSession, graph: og.Graph) -> None:
+def test_spark_read_used_twice_applies_each_filter_separately(spark: SparkSession, graph: og.Graph) -> None:
     people = source(spark, graph, "Person")
     assert people.where("age = 7").count() == 1
     assert people.count() == PEOPLE
@@ -168,13 +168,13 @@ def test_a_frame_shows_every_use_the_rows_of_its_own_filter(spark: SparkSession,
     assert names(young.unionAll(old)) == ["p0", "p1", "p58", "p59"]
 
 
-def test_a_condition_is_run_by_the_scan(spark: SparkSession, graph: og.Graph) -> None:
+def test_spark_read_with_where_option_filters_in_the_scan(spark: SparkSession, graph: og.Graph) -> None:
     found = source(spark, graph, "Person", where="age > 50 and not (age = 58)", columns="name")
     assert names(found) == [f"p{n}" for n in (51, 52, 53, 54, 55, 56, 57, 59)]
     assert " Filter " not in plan(found)
 
 
-def test_a_read_stays_at_its_commit_whatever_happens_afterwards(spark: SparkSession, graph: og.Graph) -> None:
+def test_spark_read_after_later_commits_stays_at_its_commit(spark: SparkSession, graph: og.Graph) -> None:
     graph.branches.create("moving")
     before = source(spark, graph, "Person", branch="moving")
     graph.mutate('query add() { insert Person { name: "late" } }', branch="moving")
@@ -184,7 +184,9 @@ def test_a_read_stays_at_its_commit_whatever_happens_afterwards(spark: SparkSess
     assert names(source(spark, graph, "Person", branch="moving")) == ["late", "nobody"]
 
 
-def test_a_commit_a_snapshot_and_a_time_name_earlier_states(spark: SparkSession, graph: og.Graph) -> None:
+def test_spark_read_at_commit_snapshot_or_timestamp_returns_that_state(
+    spark: SparkSession, graph: og.Graph
+) -> None:
     graph.branches.create("travel")
     then = datetime.now(UTC).isoformat()
     # A moment counts as the whole of its millisecond.
@@ -201,12 +203,12 @@ def test_a_commit_a_snapshot_and_a_time_name_earlier_states(spark: SparkSession,
     assert counts == {"branch": PEOPLE + 1, "commit": PEOPLE, "snapshot": PEOPLE, "timestamp": PEOPLE}
 
 
-def test_an_unknown_type_is_an_error_that_names_it(spark: SparkSession, graph: og.Graph) -> None:
+def test_spark_read_of_unknown_type_raises_error_with_its_name(spark: SparkSession, graph: og.Graph) -> None:
     with pytest.raises(Exception, match="unknown type 'Persn'; did you mean `Person`"):
         source(spark, graph, "Persn")
 
 
-def test_a_graph_in_a_bucket_is_read_with_options_that_are_not_shown(
+def test_spark_read_from_bucket_does_not_print_credentials(
     spark: SparkSession, s3: Bucket, capfd: pytest.CaptureFixture[str]
 ) -> None:
     made = og.init(f"{s3.uri}/g", schema="node N { name: String @key }", storage_options=s3.options)
@@ -221,7 +223,7 @@ def test_a_graph_in_a_bucket_is_read_with_options_that_are_not_shown(
 
 
 @pytest.mark.long
-def test_a_session_of_spark_connect_reads_the_same(graph: og.Graph) -> None:
+def test_spark_connect_read_returns_the_same_rows(graph: og.Graph) -> None:
     run = subprocess.run(
         [sys.executable, "-c", CONNECT, graph.uri],
         # The server that this starts would take any `python3` for its workers.

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 FOLDER = ROOT / "examples" / "spark"
 
 
-def test_the_script_loads_queries_writes_and_streams(
+def test_example_script_loads_queries_writes_and_streams(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -41,7 +41,7 @@ def test_the_script_loads_queries_writes_and_streams(
 
 # The test above leaves out the start of the process and of Spark.
 @pytest.mark.long
-def test_the_script_runs_as_a_process(tmp_path: Path) -> None:
+def test_example_script_runs_as_a_process(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, FOLDER / "pipeline.py", tmp_path],
         capture_output=True,
@@ -63,7 +63,7 @@ def check_output(text: str) -> None:
 
 
 @pytest.mark.long
-def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path: Path) -> None:
+def test_example_notebook_runs_to_its_last_cell(tmp_path: Path) -> None:
     # It comes without types.
     read: Any = nbformat.read
     notebook = read(FOLDER / "notebook.ipynb", as_version=4)

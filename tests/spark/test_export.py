@@ -82,7 +82,7 @@ def graph(first: list[str], tmp_path_factory: pytest.TempPathFactory) -> og.Grap
 @pytest.mark.parametrize(
     ("form", "state"), [("ndjson", "main"), ("parquet", "main"), ("ndjson", "more"), ("parquet", "commit")]
 )
-def test_both_engines_write_the_same_rows_which_load_back(
+def test_export_by_both_engines_writes_the_same_rows_which_load_back(
     graph: og.Graph, first: list[str], spark: SparkSession, tmp_path: Path, form: ExportFormat, state: str
 ) -> None:
     chosen: dict[str, Any] = {"at": first[0]} if state == "commit" else {"branch": state}
@@ -104,7 +104,7 @@ def test_both_engines_write_the_same_rows_which_load_back(
     assert text_of(copy) == text_of(graph, **chosen)
 
 
-def test_a_path_is_meant_from_where_the_caller_stands(
+def test_spark_export_to_relative_path_uses_the_working_directory(
     graph: og.Graph, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -112,7 +112,7 @@ def test_a_path_is_meant_from_where_the_caller_stands(
     assert files_of(tmp_path / "out") == ["_SUCCESS", "node-Note-00000.ndjson"]
 
 
-def test_what_is_in_the_memory_of_this_process_is_not_for_spark(
+def test_spark_export_from_or_to_memory_is_refused(
     graph: og.Graph, spark: SparkSession, tmp_path: Path
 ) -> None:
     for source, target in (
@@ -123,7 +123,7 @@ def test_what_is_in_the_memory_of_this_process_is_not_for_spark(
             source.export(target, engine="spark", spark=spark)
 
 
-def test_an_export_that_fails_leaves_the_one_before(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_export_that_fails_keeps_the_previous_export(spark: SparkSession, tmp_path: Path) -> None:
     graph = og.init(str(tmp_path / "g"), schema=SCHEMA, external_blobs=EXTERNAL)
     fill(graph)
     graph.export(f"{tmp_path}/out/", types=["Note"])
@@ -138,7 +138,7 @@ def test_an_export_that_fails_leaves_the_one_before(spark: SparkSession, tmp_pat
     assert files_of(tmp_path / "out") == ["_SUCCESS", "node-Note-00000.ndjson"]
 
 
-def test_a_graph_and_a_folder_in_a_bucket(s3: Bucket, spark: SparkSession) -> None:
+def test_spark_export_from_bucket_to_bucket_writes_the_rows(s3: Bucket, spark: SparkSession) -> None:
     graph = og.init(f"{s3.uri}/graph", schema=SCHEMA, external_blobs=EXTERNAL, storage_options=s3.options)
     fill(graph)
     for form in FORMS:
@@ -156,7 +156,7 @@ def test_a_graph_and_a_folder_in_a_bucket(s3: Bucket, spark: SparkSession) -> No
 
 
 @pytest.mark.long
-def test_a_part_whose_process_dies_is_written_again_and_every_row_is_there_once(tmp_path: Path) -> None:
+def test_spark_export_with_killed_task_writes_every_row_once(tmp_path: Path) -> None:
     graph = og.init(str(tmp_path / "g"), schema=SCHEMA, external_blobs=EXTERNAL, durability="os")
     fill(graph)
     done = subprocess.run(

@@ -198,7 +198,7 @@ ASKED: dict[str, Select] = {
     "name",
     [pytest.param(name, marks=[pytest.mark.long] * (number % 2)) for number, name in enumerate(ASKED)],
 )
-def test_a_query_has_one_answer(both: tuple[KeyTables, KeyTables], name: str) -> None:
+def test_key_query_on_spark_equals_local_result(both: tuple[KeyTables, KeyTables], name: str) -> None:
     wanted, found = (answer(tables, ASKED[name]) for tables in both)
     assert wanted.num_rows
     assert found.column_names == wanted.column_names
@@ -206,7 +206,7 @@ def test_a_query_has_one_answer(both: tuple[KeyTables, KeyTables], name: str) ->
     assert repr(found.cast(wanted.schema).to_pylist()) == repr(wanted.to_pylist())
 
 
-def test_some_answers_are_cut_off_and_all_of_it_is_counted(both: tuple[KeyTables, KeyTables]) -> None:
+def test_key_query_over_report_limit_counts_all_rows(both: tuple[KeyTables, KeyTables]) -> None:
     asked = queries.missing_endpoints(EDGE, "dst", (queries.committed_keys(NODE),))
     here, there = (answer(tables, queries.count_query(asked))[queries.TOTAL][0].as_py() for tables in both)
     found = answer(both[1], asked)
@@ -220,7 +220,7 @@ def test_some_answers_are_cut_off_and_all_of_it_is_counted(both: tuple[KeyTables
     [queries.replaced_addresses(EDGE), select("*").from_("last")],
     ids=["addresses of rewritten", "last records"],
 )
-def test_a_query_without_an_order_has_one_answer_in_some_order(
+def test_unordered_key_query_on_spark_returns_the_same_rows(
     both: tuple[KeyTables, KeyTables], query: Select
 ) -> None:
     wanted, found = (answer(tables, query) for tables in both)
@@ -230,7 +230,7 @@ def test_a_query_without_an_order_has_one_answer_in_some_order(
     assert told[0] == told[1]
 
 
-def test_numbers_come_in_order_and_in_pieces(spark: SparkSession) -> None:
+def test_key_stream_returns_ordered_positions_in_batches(spark: SparkSession) -> None:
     count = 30_000
     schema = pa.schema([("id", pa.string()), (queries.POSITION, pa.int64())])
 
@@ -257,7 +257,7 @@ def left_in(spark: SparkSession) -> tuple[list[str], int]:
     return [item.name for item in spark.catalog.listTables()], context._jsc.getPersistentRDDs().size()
 
 
-def test_nothing_is_left_in_the_session(spark: SparkSession) -> None:
+def test_spark_keys_after_failure_leave_no_view_or_setting(spark: SparkSession) -> None:
     before, settings_ = left_in(spark), spark.conf.getAll
 
     def failing() -> None:
@@ -277,7 +277,7 @@ def test_nothing_is_left_in_the_session(spark: SparkSession) -> None:
     assert spark.conf.getAll == settings_
 
 
-def test_keys_that_are_added_are_all_there(spark: SparkSession) -> None:
+def test_spark_keys_append_keeps_all_keys(spark: SparkSession) -> None:
     batch = pa.RecordBatch.from_pydict({"id": ["b", "a"]})
     with SparkKeys(spark) as keys:
         assert keys.append(queries.new_keys(NODE), [batch.slice(0, 0)]) == 0
@@ -345,7 +345,7 @@ def saved(folder: Path, lines: Iterable[Record | str]) -> Path:
     mode=st.sampled_from(MODES),
     split_bytes=st.integers(60, 250),
 )
-def test_a_load_whose_keys_are_joined_is_the_load_at_once(
+def test_load_with_keys_joined_on_spark_equals_local_load(
     shared: Repository,
     tmp_path: Path,
     given_: list[Record],
@@ -361,7 +361,7 @@ def test_a_load_whose_keys_are_joined_is_the_load_at_once(
 
 
 @pytest.mark.usefixtures("_checked_by_tasks")
-def test_all_keys_are_read_by_tasks(
+def test_spark_keys_are_read_by_tasks(
     shared: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> None:
@@ -389,7 +389,9 @@ def colliding(spark: SparkSession) -> list[tuple[str, str]]:
 
 
 @pytest.mark.usefixtures("_checked_by_tasks", "_shuffled")
-def test_ids_of_one_hash_are_different_ids(tmp_path: Path, colliding: list[tuple[str, str]]) -> None:
+def test_key_checks_with_equal_hashes_compare_the_ids(
+    tmp_path: Path, colliding: list[tuple[str, str]]
+) -> None:
     graph = begun(tmp_path)
     path = saved(tmp_path, [person(one, mail=one) for one, _ in colliding])
     assert loads.at_once(graph, path, "append", "main").error is None
@@ -412,7 +414,9 @@ def test_ids_of_one_hash_are_different_ids(tmp_path: Path, colliding: list[tuple
 
 @pytest.mark.long
 @pytest.mark.usefixtures("_checked_by_tasks", "_shuffled")
-def test_a_source_with_most_of_the_edges_is_one_source(shared: Repository, tmp_path: Path) -> None:
+def test_cardinality_check_with_skewed_edges_reports_the_same_violations(
+    shared: Repository, tmp_path: Path
+) -> None:
     nodes: list[Record | str] = [person(f"q{number}") for number in range(50)]
     edges = [knows(f"k{n + 9}", "q0" if n % 10 else f"q{n % 50}", f"q{n % 49}") for n in range(2_000)]
     whole = compared(shared, saved(tmp_path, [*nodes, *edges]), "merge", split_bytes=40_000)
@@ -430,7 +434,7 @@ def test_a_source_with_most_of_the_edges_is_one_source(shared: Repository, tmp_p
 
 
 @pytest.mark.parametrize(("limit", "elsewhere"), [(6, False), (5, True)])
-def test_keys_are_joined_elsewhere_beyond_a_number_of_them(
+def test_load_over_local_key_limit_joins_keys_on_spark(
     shared: Repository,
     spark: SparkSession,
     tmp_path: Path,
@@ -453,7 +457,7 @@ def test_keys_are_joined_elsewhere_beyond_a_number_of_them(
 
 
 @pytest.mark.long
-def test_a_graph_in_a_bucket_has_its_keys_joined_too(
+def test_load_into_bucket_joins_keys_on_spark(
     s3: Bucket, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = og.init(f"{s3.uri}/graph", schema=SCHEMA, storage_options=s3.options)

@@ -60,7 +60,7 @@ def shape(graph: og.Graph, branch: str) -> dict[str, Any]:
     }
 
 
-def test_spark_and_this_process_do_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_optimize_on_spark_equals_local_optimize(spark: SparkSession, tmp_path: Path) -> None:
     graph = scattered(str(tmp_path / "g"))
     before = told(graph)
     for name in ("here", "there"):
@@ -79,7 +79,7 @@ def test_spark_and_this_process_do_the_same(spark: SparkSession, tmp_path: Path)
     assert graph.optimize(branch="there", engine="spark", spark=spark).commit is None
 
 
-def test_rows_are_rewritten_and_indexed_outside_the_driver(
+def test_optimize_on_spark_rewrites_and_indexes_in_tasks(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = scattered(str(tmp_path / "g"))
@@ -93,7 +93,7 @@ def test_rows_are_rewritten_and_indexed_outside_the_driver(
     assert covered(graph)
 
 
-def test_auto_takes_spark_from_some_size_on(
+def test_optimize_auto_uses_spark_above_a_size(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = scattered(str(tmp_path / "g"))
@@ -113,7 +113,9 @@ def test_auto_takes_spark_from_some_size_on(
     assert jobs == [2, 10]
 
 
-def test_a_type_that_tasks_cannot_read_does_not_stop_the_others(spark: SparkSession, tmp_path: Path) -> None:
+def test_optimize_on_spark_with_an_unreadable_type_continues_with_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     graph = scattered(str(tmp_path / "g"))
     lost = fragments(graph, KNOWS)[1].files
     (tmp_path / "g" / graph.snapshot().pin(KNOWS).path / "data" / lost).unlink()
@@ -123,7 +125,7 @@ def test_a_type_that_tasks_cannot_read_does_not_stop_the_others(spark: SparkSess
     assert found[PERSON].committed
 
 
-def test_tasks_work_in_a_bucket(spark: SparkSession, s3: Bucket) -> None:
+def test_optimize_on_spark_works_in_a_bucket(spark: SparkSession, s3: Bucket) -> None:
     graph = og.init(f"{s3.uri}/g", schema="node City { name: String @key }", storage_options=s3.options)
     for number in range(3):
         graph.load({"City": [{"name": f"c{number}"}]})
@@ -133,7 +135,7 @@ def test_tasks_work_in_a_bucket(spark: SparkSession, s3: Bucket) -> None:
 
 
 @pytest.mark.long
-def test_a_driver_that_dies_leaves_nothing_that_counts(tmp_path: Path) -> None:
+def test_optimize_on_spark_with_killed_driver_leaves_the_graph_unchanged(tmp_path: Path) -> None:
     graph = scattered(str(tmp_path / "g"))
     before, head = told(graph), graph.commits()[0]
     done = subprocess.run(

@@ -38,7 +38,7 @@ FULL = {
 }
 
 
-def test_rows_of_a_result_are_the_frame_that_spark_would_make(spark: SparkSession, tmp_path: Path) -> None:
+def test_result_rows_as_dataframe_equal_the_frame_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     graph = og.init(str(tmp_path / "things.omni"), schema=SCHEMA)
     for rows in ([], [{"name": "empty"}], [FULL]):
         if rows:

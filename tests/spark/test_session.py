@@ -46,16 +46,14 @@ def fake_java(folder: Path, banner: str) -> str:
         ("command not found", None),
     ],
 )
-def test_the_release_of_a_java_is_read_from_what_it_says(
+def test_java_release_is_parsed_from_the_version_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, banner: str, release: int | None
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, banner))
     assert java_release() == release
 
 
-def test_a_missing_java_is_one_sentence_and_how_to_install_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_java_raises_error_with_install_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(InvalidInput, match="no Java was found") as refused:
         check_java()
@@ -63,13 +61,15 @@ def test_a_missing_java_is_one_sentence_and_how_to_install_it(
     assert "openjdk-17-jre-headless" in str(refused.value.hint)
 
 
-def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_older_than_required_raises_error_with_its_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, 'openjdk version "11.0.2" 2019-01-15'))
     with pytest.raises(InvalidInput, match="17 or newer, got Java 11"):
         check_java()
 
 
-def test_a_start_on_an_old_java_is_refused_before_spark_tries(
+def test_session_start_on_old_java_is_refused_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, 'openjdk version "11.0.2" 2019-01-15'))
@@ -78,18 +78,18 @@ def test_a_start_on_an_old_java_is_refused_before_spark_tries(
 
 
 @pytest.mark.parametrize("address", ["localhost", "local[]", "spark://", "http://host", "yarn-client"])
-def test_what_is_not_the_address_of_a_spark_is_refused(address: str) -> None:
+def test_session_with_invalid_master_url_is_refused(address: str) -> None:
     with pytest.raises(InvalidInput, match="is not a Spark master URL"):
         sessions._start(address)
 
 
-def test_a_connect_server_that_is_not_there_is_said_at_once_and_without_the_token() -> None:
+def test_unreachable_connect_server_raises_error_without_the_token() -> None:
     with pytest.raises(InvalidInput, match=r"Connect at sc://127\.0\.0\.1:1:") as refused:
         sessions._connect("sc://127.0.0.1:1/;token=hush")
     assert "hush" not in f"{refused.value} {refused.value.details}"
 
 
-def test_importing_the_pipeline_loads_neither_spark_nor_lance() -> None:
+def test_import_of_the_pipeline_imports_neither_spark_nor_lance() -> None:
     run = subprocess.run(
         [sys.executable, "-c", NOTHING_STARTED], capture_output=True, text=True, timeout=HANG, check=False
     )
@@ -97,12 +97,12 @@ def test_importing_the_pipeline_loads_neither_spark_nor_lance() -> None:
 
 
 @pytest.mark.spark
-def test_a_session_starts_and_runs_a_job_without_a_word(started: Started) -> None:
+def test_session_start_and_job_print_nothing(started: Started) -> None:
     assert started.output == ""
 
 
 @pytest.mark.spark
-def test_a_session_of_this_machine_is_private_and_uses_arrow(spark: SparkSession) -> None:
+def test_local_session_binds_to_loopback_and_uses_arrow(spark: SparkSession) -> None:
     settings = spark.sparkContext.getConf()
     assert settings.get("spark.driver.host") == settings.get("spark.driver.bindAddress") == "127.0.0.1"
     assert settings.get("spark.ui.enabled") == "false"
@@ -111,19 +111,19 @@ def test_a_session_of_this_machine_is_private_and_uses_arrow(spark: SparkSession
 
 
 @pytest.mark.spark
-def test_a_session_that_is_there_is_used_whatever_the_master(spark: SparkSession) -> None:
+def test_resolve_session_with_active_session_ignores_the_master(spark: SparkSession) -> None:
     assert resolve_session() is spark
     assert resolve_session(master="spark://elsewhere:7077") is spark
 
 
 @pytest.mark.spark
-def test_a_session_that_is_given_comes_before_the_active_one(spark: SparkSession) -> None:
+def test_resolve_session_with_given_session_ignores_the_active_one(spark: SparkSession) -> None:
     other = spark.newSession()
     assert resolve_session(other) is other
 
 
 @pytest.mark.spark
-def test_other_threads_use_the_same_spark(spark: SparkSession) -> None:
+def test_resolve_session_in_another_thread_returns_the_same_session(spark: SparkSession) -> None:
     found: list[SparkSession] = []
     thread = threading.Thread(target=lambda: found.append(resolve_session()))
     thread.start()
@@ -132,6 +132,6 @@ def test_other_threads_use_the_same_spark(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
-def test_workers_run_the_python_of_this_process(spark: SparkSession) -> None:
+def test_spark_workers_run_the_python_of_this_process(spark: SparkSession) -> None:
     ran = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect()
     assert ran == [sys.executable]

@@ -105,7 +105,7 @@ def compared(graph: og.LocalGraph, source: Any, mode: LoadMode, spark: SparkSess
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_both_engines_make_the_same_graph(
+def test_load_by_both_engines_makes_the_same_graph(
     graph: og.LocalGraph, spark: SparkSession, tmp_path: Path, mode: LoadMode
 ) -> None:
     records: list[Record | str] = [knows(f"k{n + 9}", f"q{n}", f"q{(n * 7) % PEOPLE}") for n in range(PEOPLE)]
@@ -125,7 +125,9 @@ def test_both_engines_make_the_same_graph(
     assert found.nodes["Person"] == (PEOPLE + 1 if mode == "merge" else PEOPLE)
 
 
-def test_both_engines_refuse_alike(graph: og.LocalGraph, spark: SparkSession, tmp_path: Path) -> None:
+def test_invalid_load_by_both_engines_raises_the_same_error(
+    graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
+) -> None:
     people = [person(f"q{n}", mail=f"q{n}") for n in range(30)]
     late: dict[str, tuple[LoadMode, list[Record | str]]] = {
         "endpoint": ("append", [knows("k9", "q0", "nobody"), knows("k8", "q29", "q0")]),
@@ -146,7 +148,7 @@ def test_both_engines_refuse_alike(graph: og.LocalGraph, spark: SparkSession, tm
     assert lines(graph, "spark") == lines(graph)
 
 
-def test_both_engines_leave_the_same_records_out(
+def test_load_with_rejects_by_both_engines_rejects_the_same_records(
     graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
 ) -> None:
     records: list[Record | str] = [person(f"q{n}", age=n * 4 - 3) for n in range(50)]
@@ -162,7 +164,7 @@ def test_both_engines_leave_the_same_records_out(
     assert lines(graph, "spark") == lines(graph, "local")
 
 
-def test_tables_per_type_make_a_branch_of_their_own(
+def test_spark_load_of_tables_per_type_creates_a_branch(
     graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
 ) -> None:
     pq.write_table(
@@ -185,13 +187,15 @@ def test_tables_per_type_make_a_branch_of_their_own(
     assert lines(graph, "etl") == lines(graph, "local")
 
 
-def test_an_empty_file_is_an_empty_commit(graph: og.LocalGraph, spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_load_of_empty_file_makes_an_empty_commit(
+    graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
+) -> None:
     found = compared(graph, saved(tmp_path, []), "merge", spark)
     assert found.total == 0
     assert graph.commits("spark")[0].operation == "load"
 
 
-def test_a_path_is_meant_from_where_the_caller_stands(
+def test_spark_load_from_relative_path_uses_the_working_directory(
     graph: og.LocalGraph, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved(tmp_path, [person("new")])
@@ -199,19 +203,21 @@ def test_a_path_is_meant_from_where_the_caller_stands(
     assert compared(graph, "in.jsonl", "append", spark).nodes == {"Person": 1}
 
 
-def test_a_graph_in_the_memory_of_this_process_is_not_for_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_load_into_memory_graph_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     graph = og.init(fresh_memory(), schema=SCHEMA)
     with pytest.raises(InvalidInput, match="memory"):
         graph.load(saved(tmp_path, [person("new")]), engine="spark", spark=spark)
 
 
-def test_a_source_that_is_no_file_is_not_for_spark(graph: og.LocalGraph, spark: SparkSession) -> None:
+def test_spark_load_of_source_that_is_not_a_file_is_refused(
+    graph: og.LocalGraph, spark: SparkSession
+) -> None:
     with pytest.raises(InvalidInput, match="Spark loads files"):
         graph.load([person("new")], engine="spark", spark=spark)
     assert graph.load([person("new")], engine="auto", spark=spark).nodes == {"Person": 1}
 
 
-def test_a_graph_and_a_source_in_a_bucket(s3: Bucket, spark: SparkSession) -> None:
+def test_spark_load_from_bucket_into_bucket_commits_the_rows(s3: Bucket, spark: SparkSession) -> None:
     graph = og.init(f"{s3.uri}/graph", schema=SCHEMA, storage_options=s3.options)
     for name in ("local", "spark"):
         graph.branches.create(name)
@@ -224,7 +230,9 @@ def test_a_graph_and_a_source_in_a_bucket(s3: Bucket, spark: SparkSession) -> No
 
 
 @pytest.mark.long
-def test_a_driver_that_is_killed_leaves_the_graph_as_it_was(graph: og.LocalGraph, tmp_path: Path) -> None:
+def test_spark_load_with_killed_driver_leaves_the_graph_unchanged(
+    graph: og.LocalGraph, tmp_path: Path
+) -> None:
     path = saved(tmp_path, [person("new"), person("p0", age=99)])
     before, head = lines(graph), graph.commits()[0].id
     files = set((tmp_path / "graph").rglob("*.lance"))
@@ -263,7 +271,7 @@ def frames_of(spark: SparkSession) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_dataframes_load_as_the_same_rows_in_memory_do(
+def test_load_of_dataframes_equals_load_of_the_same_rows(
     graph: og.LocalGraph, spark: SparkSession, mode: LoadMode
 ) -> None:
     frames = frames_of(spark)
@@ -276,7 +284,7 @@ def test_dataframes_load_as_the_same_rows_in_memory_do(
     assert lines(graph, "spark") == lines(graph, "local")
 
 
-def test_a_dataframe_and_a_file_and_a_table_of_spark_are_one_load(
+def test_load_of_dataframe_file_and_spark_table_is_one_commit(
     graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
 ) -> None:
     frames = frames_of(spark)
@@ -293,7 +301,7 @@ def test_a_dataframe_and_a_file_and_a_table_of_spark_are_one_load(
     assert len(graph.commits()) == 3
 
 
-def test_two_names_of_one_type_are_both_loaded(graph: og.LocalGraph, spark: SparkSession) -> None:
+def test_load_with_two_sources_of_one_type_loads_both(graph: og.LocalGraph, spark: SparkSession) -> None:
     def frame(*names: str) -> Any:
         return spark.createDataFrame([(name, None) for name in names], "name string, age int").coalesce(1)
 
@@ -303,7 +311,7 @@ def test_two_names_of_one_type_are_both_loaded(graph: og.LocalGraph, spark: Spar
     assert done.nodes == {"Firm": 1, "Person": 4}
 
 
-def test_a_bad_row_of_a_dataframe_is_told_as_it_is_of_a_table(
+def test_load_of_invalid_dataframe_row_raises_the_error_of_a_table(
     graph: og.LocalGraph, spark: SparkSession
 ) -> None:
     frame = spark.createDataFrame([("a", 5), ("b", 500), ("c", -1)], "name string, age int").coalesce(1)
@@ -316,9 +324,7 @@ def test_a_bad_row_of_a_dataframe_is_told_as_it_is_of_a_table(
     assert (done.rejected, done.nodes, sorted(item["line"] for item in found)) == (2, {"Person": 1}, [2, 3])
 
 
-def test_what_spark_alone_can_read_is_not_loaded_by_another_engine(
-    graph: og.LocalGraph, spark: SparkSession
-) -> None:
+def test_local_load_of_spark_only_source_is_refused(graph: og.LocalGraph, spark: SparkSession) -> None:
     frames = frames_of(spark)
     with pytest.raises(InvalidInput, match="only Spark loads"):
         graph.load(frames, engine="local")
@@ -330,7 +336,7 @@ def test_what_spark_alone_can_read_is_not_loaded_by_another_engine(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_dry_run_tells_what_a_load_would_do_and_does_nothing(
+def test_dry_run_on_spark_reports_the_load_and_commits_nothing(
     graph: og.LocalGraph, spark: SparkSession, tmp_path: Path, mode: LoadMode
 ) -> None:
     records: list[Record | str] = [person("p0", age=8), person("new"), firm("f0"), firm("f1")]
@@ -345,7 +351,7 @@ def test_a_dry_run_tells_what_a_load_would_do_and_does_nothing(
     assert replace(dry, dry_run=False) == done
 
 
-def test_a_dry_run_refuses_what_a_load_would_refuse(
+def test_dry_run_on_spark_of_invalid_load_is_refused(
     graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
 ) -> None:
     path = saved(tmp_path, [knows("k9", "p0", "nobody")])
@@ -354,7 +360,7 @@ def test_a_dry_run_refuses_what_a_load_would_refuse(
     assert "nobody" in message
 
 
-def test_cleanup_leaves_the_keys_of_a_dry_run_alone(
+def test_cleanup_during_dry_run_on_spark_keeps_its_keys(
     graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
 ) -> None:
     def clean(stage: str, _: int) -> None:
@@ -367,7 +373,7 @@ def test_cleanup_leaves_the_keys_of_a_dry_run_alone(
     assert not graph._repository.intents.pending()
 
 
-def test_a_dry_run_into_a_branch_that_is_missing_makes_none(graph: og.LocalGraph, tmp_path: Path) -> None:
+def test_dry_run_on_spark_into_missing_branch_creates_none(graph: og.LocalGraph, tmp_path: Path) -> None:
     path = saved(tmp_path, [person("p0", age=8)])
     done = graph.load(path, "merge", branch="later", create_from="main", dry_run=True)
     assert (done.branch, done.branch_created, done.affected["Person"]["updated"]) == ("later", False, 1)
@@ -377,7 +383,7 @@ def test_a_dry_run_into_a_branch_that_is_missing_makes_none(graph: og.LocalGraph
 # --- reports ------------------------------------------------------------------------------------------------
 
 
-def test_a_report_has_the_figures_of_a_load(
+def test_spark_load_report_has_the_counts_of_the_load(
     graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
 ) -> None:
     path = saved(tmp_path, [person("new"), person("old", age=-1), firm("new")])

@@ -163,7 +163,7 @@ def compared(graph: og.LocalGraph, body: str, spark: SparkSession, **at: Any) ->
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_every_read_of_the_corpus_gives_its_rows(
+def test_spark_query_of_the_golden_corpus_returns_its_rows(
     file: str, spark: SparkSession, stored: Mapping[tuple[str, str], og.LocalGraph]
 ) -> None:
     differences = {}
@@ -181,7 +181,7 @@ def test_every_read_of_the_corpus_gives_its_rows(
 
 
 @pytest.mark.parametrize("case", CASES[::25], ids=str)
-def test_reads_of_the_corpus_give_their_rows_when_tasks_read_the_tables(
+def test_spark_query_with_tables_read_by_tasks_returns_the_golden_rows(
     case: Case, spark: SparkSession, stored: Mapping[tuple[str, str], og.LocalGraph]
 ) -> None:
     query = check_text(case.text, load_graph(case.graph))
@@ -197,7 +197,7 @@ def test_reads_of_the_corpus_give_their_rows_when_tasks_read_the_tables(
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_random_reads_give_what_they_give_by_the_book(
+def test_spark_query_generated_at_random_equals_the_reference(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     graph = data.draw(graphs(), label="graph")
@@ -218,13 +218,13 @@ def test_random_reads_give_what_they_give_by_the_book(
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_fragments_and_deletions_do_not_change_the_rows(
+def test_spark_query_over_fragments_and_deletions_returns_the_same_rows(
     name: str, people: og.LocalGraph, spark: SparkSession
 ) -> None:
     assert compared(people, QUERIES[name], spark)
 
 
-def test_a_branch_and_an_old_commit_are_read_as_they_are(people: og.LocalGraph, spark: SparkSession) -> None:
+def test_spark_query_on_branch_or_commit_reads_that_state(people: og.LocalGraph, spark: SparkSession) -> None:
     everybody = "match { $p: Person } return { count($p) as n, count($p.age) as ages }"
     first = people.commits("old")[-3].id
     counts = [
@@ -235,7 +235,7 @@ def test_a_branch_and_an_old_commit_are_read_as_they_are(people: og.LocalGraph, 
     assert counts == [PEOPLE - len([n for n in range(PEOPLE) if n % 10 and n % 77 == 33]), PEOPLE, 834]
 
 
-def test_a_long_walk_ends_when_nothing_is_new(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_traversal_with_long_bound_ends_without_new_nodes(spark: SparkSession, tmp_path: Path) -> None:
     ring = og.init(str(tmp_path / "ring"), schema=SCHEMA)
     ring.load({"Person": [{"name": f"p{n}"} for n in range(9)]})
     ring.load({"Knows": [{"from": f"p{n}", "to": f"p{(n + 1) % 8}"} for n in range(8)]})
@@ -246,7 +246,7 @@ def test_a_long_walk_ends_when_nothing_is_new(spark: SparkSession, tmp_path: Pat
     assert [row["q.name"] for row in compared(ring, body % "5,6", spark)] == ["p5", "p6"]
 
 
-def test_names_that_differ_in_case_alone_are_different(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_query_distinguishes_names_by_case(spark: SparkSession, tmp_path: Path) -> None:
     graph = og.init(str(tmp_path / "g"), schema="node N { name: String @key  ab: I32?  aB: I32? }")
     graph.load({"N": [{"name": "x", "ab": 1, "aB": 2}, {"name": "y", "ab": 2, "aB": 3}]})
     body = "match { $nn: N  $nN: N  $nn.aB = $nN.ab } return { $nn.ab as v, $nN.aB as vV }"
@@ -265,7 +265,7 @@ def corners(tmp_path_factory: pytest.TempPathFactory) -> og.LocalGraph:
     return graph
 
 
-def test_a_missing_variable_is_the_same_one_inside_a_negation(
+def test_spark_query_optional_variable_in_negation_stays_null(
     corners: og.LocalGraph, spark: SparkSession
 ) -> None:
     body = """match { $n: N  optional { $n by $m }  not { $n to $o  $m.name is null } }
@@ -273,14 +273,14 @@ def test_a_missing_variable_is_the_same_one_inside_a_negation(
     assert [row["n.name"] for row in compared(corners, body, spark)] == ["a", "c"]
 
 
-def test_both_zeros_are_in_a_long_list_that_has_one(corners: og.LocalGraph, spark: SparkSession) -> None:
+def test_spark_query_in_long_list_matches_both_zeros(corners: og.LocalGraph, spark: SparkSession) -> None:
     listed = ", ".join(f"{n}.0" for n in range(12))
     body = f"match {{ $n $e:to $o  $e.w in [{listed}] }} return {{ $n.name }}"
     assert compared(corners, body, spark) == [{"n.name": "a"}]
 
 
 @pytest.mark.parametrize(("literal", "rows"), [("1", 3), ("2", 0)])
-def test_a_condition_on_constants_alone_counts(
+def test_spark_query_condition_on_constants_is_applied(
     literal: str, rows: int, corners: og.LocalGraph, spark: SparkSession
 ) -> None:
     body = f"match {{ $n: N  1 = {literal} }} return {{ $n.name }}"
@@ -290,9 +290,7 @@ def test_a_condition_on_constants_alone_counts(
 # --- data frames ---------------------------------------------------------------------------------------------
 
 
-def test_a_dataframe_has_the_exact_types_and_the_order_of_the_query(
-    people: og.LocalGraph, spark: SparkSession
-) -> None:
+def test_query_dataframe_has_exact_types_and_order(people: og.LocalGraph, spark: SparkSession) -> None:
     text = """query q($least: U32) { match { $p: Person  $p.age >= $least  $p worksAt $f }
         return { $f.name, $f.size, count($p) as n, max($p.age) as m } order { n desc, m } }"""
     frame = people.dataframe(text, {"least": 20}, spark=spark)
@@ -304,7 +302,7 @@ def test_a_dataframe_has_the_exact_types_and_the_order_of_the_query(
     assert found == [(name, None if size is None else Decimal(size), n, m) for name, size, n, m in here]
 
 
-def test_a_dataframe_shows_the_state_and_the_time_of_its_making(spark: SparkSession, tmp_path: Path) -> None:
+def test_query_dataframe_keeps_its_state_and_time(spark: SparkSession, tmp_path: Path) -> None:
     graph = og.init(str(tmp_path / "g"), schema="node N { name: String @key }")
     graph.load({"N": [{"name": f"n{n}"} for n in range(1_200)]})
     text = "query q() { match { $n: N } return { $n.name, now() as t } }"
@@ -322,7 +320,7 @@ def test_a_dataframe_shows_the_state_and_the_time_of_its_making(spark: SparkSess
 # --- choosing ------------------------------------------------------------------------------------------------
 
 
-def test_only_very_many_rows_are_for_spark_by_themselves(
+def test_query_auto_uses_spark_above_a_row_count(
     people: og.LocalGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshot = people.snapshot()
@@ -338,7 +336,7 @@ def test_only_very_many_rows_are_for_spark_by_themselves(
     assert not is_for_spark("auto", people._repository, snapshot, query)
 
 
-def test_what_spark_cannot_do_is_refused_in_words(spark: SparkSession, people: og.LocalGraph) -> None:
+def test_spark_query_of_unsupported_kind_raises_error(spark: SparkSession, people: og.LocalGraph) -> None:
     text = "query q() { match { $p: Person } return { $p.name } }"
     graph = og.init(fresh_memory(), schema=SCHEMA)
     with pytest.raises(InvalidInput, match="memory of this process"):
@@ -360,7 +358,7 @@ def test_what_spark_cannot_do_is_refused_in_words(spark: SparkSession, people: o
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_command_line_has_spark_run_a_query(
+def test_command_line_query_runs_on_spark(
     people: og.LocalGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMNIGRAPH_HOME", str(tmp_path))

@@ -110,7 +110,7 @@ def leftovers(graph: og.LocalGraph) -> set[Path]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_write_leaves_what_a_load_of_the_same_rows_leaves(
+def test_spark_write_equals_load_of_the_same_rows(
     graph: og.LocalGraph, spark: SparkSession, mode: LoadMode
 ) -> None:
     rows: list[dict[str, Any]] = [{"to": f"p{n % 3}", "id": f"k{n + 7}", "from": "p1"} for n in range(20)]
@@ -132,7 +132,7 @@ def test_a_write_leaves_what_a_load_of_the_same_rows_leaves(
     assert done[0].parents == (graph.commits()[0].id,)
 
 
-def test_every_type_arrives_as_it_was_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_write_of_every_type_round_trips(spark: SparkSession, tmp_path: Path) -> None:
     graph = og.init(str(tmp_path / "graph"), schema=WIDE)
     full = {"name": "full", **{name: loaded for name, (loaded, _) in VALUES.items()}}
     graph.load({"Thing": [full, {"name": "empty"}]})
@@ -166,7 +166,7 @@ def test_every_type_arrives_as_it_was_read(spark: SparkSession, tmp_path: Path) 
     assert lines(graph, "copy") == lines(graph, "local") != lines(graph)
 
 
-def test_a_refused_write_is_one_error_in_words_and_leaves_nothing(
+def test_spark_write_refused_raises_one_error_and_leaves_nothing(
     graph: og.LocalGraph, spark: SparkSession
 ) -> None:
     before, files = lines(graph), leftovers(graph)
@@ -182,7 +182,7 @@ def test_a_refused_write_is_one_error_in_words_and_leaves_nothing(
     assert (lines(graph), leftovers(graph)) == (before, files)
 
 
-def test_a_write_whose_rows_cannot_be_had_leaves_nothing(graph: og.LocalGraph, spark: SparkSession) -> None:
+def test_spark_write_of_failing_frame_leaves_nothing(graph: og.LocalGraph, spark: SparkSession) -> None:
     files = leftovers(graph)
     broken = people(spark, 0, 30).selectExpr("if(age = 29, raise_error('no such row'), name) AS name")
     with pytest.raises(Exception, match="no such row"):
@@ -191,7 +191,9 @@ def test_a_write_whose_rows_cannot_be_had_leaves_nothing(graph: og.LocalGraph, s
     assert len(graph.commits()) == 2
 
 
-def test_what_is_asked_for_in_vain_is_told_in_words(graph: og.LocalGraph, spark: SparkSession) -> None:
+def test_spark_write_with_invalid_options_or_columns_is_refused(
+    graph: og.LocalGraph, spark: SparkSession
+) -> None:
     files = leftovers(graph)
     frame = people(spark, 0, 2)
     for message, options in {
@@ -206,7 +208,7 @@ def test_what_is_asked_for_in_vain_is_told_in_words(graph: og.LocalGraph, spark:
     assert leftovers(graph) == files
 
 
-def test_no_rows_are_a_commit_and_an_overwrite_with_none_empties(
+def test_spark_write_without_rows_commits_and_overwrite_empties_the_type(
     graph: og.LocalGraph, spark: SparkSession
 ) -> None:
     nothing = spark.createDataFrame([], "id STRING, src STRING, dst STRING")
@@ -216,7 +218,7 @@ def test_no_rows_are_a_commit_and_an_overwrite_with_none_empties(
     assert not [item for item in lines(graph) if item.get("edge") == "Knows"]
 
 
-def test_a_graph_in_a_bucket_is_written(spark: SparkSession, s3: Bucket) -> None:
+def test_spark_write_into_bucket_commits_the_rows(spark: SparkSession, s3: Bucket) -> None:
     made = og.init(f"{s3.uri}/g", schema=SCHEMA, storage_options=s3.options)
     storage = {f"storage.{name}": value for name, value in s3.options.items()}
     into(people(spark, 0, 9), made, **storage).save()
@@ -266,7 +268,7 @@ def feed(spark: SparkSession, graph: og.LocalGraph, tmp_path: Path) -> Feed:
     return Feed(spark, graph, tmp_path)
 
 
-def test_a_batch_that_spark_does_not_know_to_be_done_is_not_done_again(feed: Feed) -> None:
+def test_stream_batch_committed_but_not_checkpointed_is_not_repeated(feed: Feed) -> None:
     feed.add("a", ("a", 1), ("b", 2))
     feed.add("b", ("c", 3))
     feed.add("c")
@@ -303,7 +305,7 @@ class Killed:
         self._stream.abort(batch, parts)
 
 
-def test_a_batch_whose_committer_is_killed_right_after_it_is_there_once(feed: Feed) -> None:
+def test_stream_batch_with_committer_killed_after_commit_exists_once(feed: Feed) -> None:
     class Killing(data_source()):  # type: ignore[misc] # a class made by a function
         @classmethod
         def name(cls) -> str:
@@ -325,7 +327,7 @@ def test_a_batch_whose_committer_is_killed_right_after_it_is_there_once(feed: Fe
     assert (feed.people(), feed.commits()) == ({"a": 1, "b": 2, "c": 3}, 2)
 
 
-def test_a_refused_batch_stops_the_stream_which_goes_on_as_a_merge(feed: Feed) -> None:
+def test_stream_stopped_by_refused_batch_continues_in_merge_mode(feed: Feed) -> None:
     feed.add("a", ("a", 1))
     feed.add("b", ("a", 2), ("b", 2))
     with pytest.raises(Exception, match="'a'"):
@@ -337,14 +339,14 @@ def test_a_refused_batch_stops_the_stream_which_goes_on_as_a_merge(feed: Feed) -
     assert (feed.people(), feed.commits()) == ({"a": 2, "b": 2}, 4)
 
 
-def test_what_a_stream_cannot_do_is_told_in_words(feed: Feed) -> None:
+def test_stream_with_unsupported_options_is_refused(feed: Feed) -> None:
     feed.add("a", ("a", 1))
     with pytest.raises(Exception, match="unknown option 'idempotencykey'"):
         feed.run(idempotencyKey="k")
     assert feed.commits() == 0
 
 
-def test_a_batch_that_tasks_say_nothing_about_is_not_taken_for_an_empty_one(graph: og.LocalGraph) -> None:
+def test_stream_batch_of_continuous_processing_is_refused(graph: og.LocalGraph) -> None:
     """That is what continuous processing comes to, in which Spark hands over no rows."""
     from pyspark.sql.types import StringType, StructType
 
@@ -361,7 +363,7 @@ def test_a_batch_that_tasks_say_nothing_about_is_not_taken_for_an_empty_one(grap
 
 
 @pytest.mark.long
-def test_connect_writes_and_attempts_that_die_leave_nothing_that_counts(
+def test_spark_connect_write_with_killed_attempts_commits_rows_once(
     graph: og.LocalGraph, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()

@@ -104,7 +104,7 @@ faults = st.sampled_from(
     rejecting=st.booleans(),
     split_bytes=st.integers(15, 250),
 )
-def test_a_load_in_splits_is_the_load_at_once(
+def test_load_in_splits_equals_load_at_once(
     shared: Repository,
     tmp_path: Path,
     given_: list[Record],
@@ -121,7 +121,7 @@ def test_a_load_in_splits_is_the_load_at_once(
     compared(shared, path, mode, rejecting=rejecting, split_bytes=split_bytes, run=backwards_and_twice)
 
 
-def test_the_last_record_of_an_id_counts_over_all_splits(shared: Repository, tmp_path: Path) -> None:
+def test_load_in_splits_keeps_the_last_record_of_an_id(shared: Repository, tmp_path: Path) -> None:
     edges = [
         knows("new", "p0", "p1"),
         knows("k0", "p0", "p0"),
@@ -155,7 +155,7 @@ def test_merge_key_repeated_in_other_splits_is_a_violation_of_each_later_line(
 
 
 @pytest.mark.parametrize("split_bytes", [130, 10_000])
-def test_superseded_records_are_found_in_every_fragment_of_a_split(
+def test_load_in_splits_removes_superseded_records_of_every_fragment(
     shared: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split_bytes: int
 ) -> None:
     monkeypatch.setattr(fragment_writer, "write_fragments", partial(write_fragments, max_rows_per_file=2))
@@ -176,7 +176,7 @@ def test_superseded_records_are_found_in_every_fragment_of_a_split(
     assert max(written) > 1
 
 
-def test_ids_and_ends_are_indexed_by_the_tasks(graph: Repository, tmp_path: Path) -> None:
+def test_load_in_splits_indexes_ids_and_endpoints_in_tasks(graph: Repository, tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text(text_of([person("a"), person("b"), knows("k", "a", "b")]), encoding="utf-8")
     indexed: list[str] = []
@@ -199,7 +199,7 @@ def test_ids_and_ends_are_indexed_by_the_tasks(graph: Repository, tmp_path: Path
         assert {item.rows for item in found} == {rows}
 
 
-def test_a_split_all_of_whose_records_are_superseded_leaves_none(shared: Repository, tmp_path: Path) -> None:
+def test_split_with_only_superseded_records_leaves_no_row(shared: Repository, tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text(
         text_of([note("a", "1"), note("b", "1"), note("a", "2"), note("b", "2")]), encoding="utf-8"
@@ -210,7 +210,7 @@ def test_a_split_all_of_whose_records_are_superseded_leaves_none(shared: Reposit
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_violations_over_many_files_name_file_and_line(
+def test_load_in_splits_of_many_files_reports_file_and_line(
     shared: Repository, tmp_path: Path, mode: LoadMode
 ) -> None:
     (tmp_path / "a.jsonl").write_text(
@@ -226,9 +226,7 @@ def test_violations_over_many_files_name_file_and_line(
         assert (told_of[id_]["line"], Path(told_of[id_]["source"]).name) == (3, name)
 
 
-def test_rows_that_break_rules_are_told_with_their_lines_and_all_counted(
-    shared: Repository, tmp_path: Path
-) -> None:
+def test_load_in_splits_reports_lines_and_counts_all_violations(shared: Repository, tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text(
         text_of(person(f"q{number:03}", age=-1) for number in range(MAX_REPORTED + 5)), encoding="utf-8"
@@ -241,7 +239,7 @@ def test_rows_that_break_rules_are_told_with_their_lines_and_all_counted(
 
 
 @pytest.mark.parametrize("line", ["{", '{"type":"Person","data":{"name":7}}', '{"type":"Nobody","data":{}}'])
-def test_a_line_that_cannot_be_read_in_a_late_split_is_named(
+def test_unreadable_line_in_a_late_split_is_reported_with_its_number(
     shared: Repository, tmp_path: Path, line: str
 ) -> None:
     path = tmp_path / "in.jsonl"
@@ -256,7 +254,7 @@ def test_a_line_that_cannot_be_read_in_a_late_split_is_named(
 
 @pytest.mark.parametrize("text", ["", "\n \n\n"])
 @pytest.mark.parametrize("mode", MODES)
-def test_an_input_without_a_record_is_an_empty_commit(
+def test_load_in_splits_of_empty_input_makes_an_empty_commit(
     shared: Repository, tmp_path: Path, mode: LoadMode, text: str
 ) -> None:
     path = tmp_path / "in.jsonl"
@@ -265,7 +263,7 @@ def test_an_input_without_a_record_is_an_empty_commit(
     assert found.outcome == LoadResult()
 
 
-def test_a_type_that_is_named_without_a_row_is_emptied(shared: Repository, tmp_path: Path) -> None:
+def test_overwrite_in_splits_of_type_without_rows_empties_it(shared: Repository, tmp_path: Path) -> None:
     path = tmp_path / "knows.csv"
     path.write_text("id,from,to\n", encoding="utf-8")
     found = compared(shared, {"Knows": path}, "overwrite").outcome
@@ -292,7 +290,7 @@ def in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("in_groups")
 @pytest.mark.parametrize("mode", MODES)
-def test_tables_per_type_are_loaded_from_parquet_and_csv(
+def test_load_in_splits_of_parquet_and_csv_tables_loads_the_rows(
     shared: Repository, tmp_path: Path, mode: LoadMode
 ) -> None:
     people_in_groups(tmp_path / "a.parquet", range(7))
@@ -307,7 +305,7 @@ def test_tables_per_type_are_loaded_from_parquet_and_csv(
 
 
 @pytest.mark.usefixtures("in_groups")
-def test_rows_of_late_row_groups_are_told_by_their_number_in_the_file(
+def test_violation_in_a_late_row_group_reports_the_row_of_the_file(
     shared: Repository, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.parquet"
@@ -321,7 +319,7 @@ def test_rows_of_late_row_groups_are_told_by_their_number_in_the_file(
 
 @pytest.mark.usefixtures("in_groups")
 @pytest.mark.parametrize("rejecting", [False, True])
-def test_values_of_late_row_groups_that_do_not_fit_are_told_by_their_row(
+def test_invalid_value_in_a_late_row_group_reports_the_row_of_the_file(
     shared: Repository, tmp_path: Path, rejecting: bool
 ) -> None:
     path = tmp_path / "a.parquet"
@@ -336,7 +334,7 @@ def test_values_of_late_row_groups_that_do_not_fit_are_told_by_their_row(
     [lambda data: data[:3], lambda data: data[:40], lambda data: data[:4] + bytes(60) + data[64:]],
     ids=["too short", "no footer", "no pages"],
 )
-def test_a_parquet_file_that_is_damaged_is_refused_alike(
+def test_damaged_parquet_file_raises_the_same_error_in_splits(
     shared: Repository, tmp_path: Path, damaged: Callable[[bytes], bytes]
 ) -> None:
     path = tmp_path / "a.parquet"
@@ -345,15 +343,13 @@ def test_a_parquet_file_that_is_damaged_is_refused_alike(
     assert compared(shared, {"Person": path}, "append").error is not None
 
 
-def test_a_table_with_an_unknown_column_is_refused_also_without_rows(
-    shared: Repository, tmp_path: Path
-) -> None:
+def test_empty_table_with_unknown_column_is_refused(shared: Repository, tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"nmae": pa.array([], pa.string())}), path)
     assert compared(shared, {"Person": path}, "append").error is not None
 
 
-def test_what_a_record_says_about_lines_is_left_as_it_is(shared: Repository, tmp_path: Path) -> None:
+def test_error_quoting_a_value_like_a_line_number_keeps_the_value(shared: Repository, tmp_path: Path) -> None:
     """A value is quoted in what is said about it, and may read like a place."""
     path = tmp_path / "in.jsonl"
     odd = '{"type":"at line 1: at line 2: x","data":{}}'
@@ -366,7 +362,7 @@ def test_what_a_record_says_about_lines_is_left_as_it_is(shared: Repository, tmp
 # --- a branch that moves ------------------------------------------------------------------------------------
 
 
-def test_a_branch_that_moves_has_everything_checked_again_and_nothing_read_again(
+def test_load_in_splits_after_concurrent_commit_is_checked_again_and_not_read_again(
     graph: Repository, tmp_path: Path
 ) -> None:
     path = tmp_path / "in.jsonl"
@@ -400,7 +396,7 @@ def test_a_branch_that_moves_has_everything_checked_again_and_nothing_read_again
         2,
     ],
 )
-def test_rows_that_tasks_have_written_are_not_cleaned_up_before_they_are_committed(
+def test_cleanup_before_the_commit_keeps_staged_rows_of_tasks(
     graph: Repository, tmp_path: Path, attempt: int
 ) -> None:
     path = tmp_path / "in.jsonl"
@@ -426,7 +422,7 @@ def test_rows_that_tasks_have_written_are_not_cleaned_up_before_they_are_committ
     assert people == {"new": 8, "p0": 0, "p1": 1, "p2": 2}
 
 
-def test_an_overwrite_of_a_branch_that_moved_is_refused(graph: Repository, tmp_path: Path) -> None:
+def test_overwrite_in_splits_after_concurrent_commit_is_refused(graph: Repository, tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text(text_of([knows("k9", "p0", "p0")]), encoding="utf-8")
     with opened(graph, path, "overwrite") as found:
@@ -441,9 +437,7 @@ def test_an_overwrite_of_a_branch_that_moved_is_refused(graph: Repository, tmp_p
     assert [row["id"] for row in image(graph)["edge:Knows"]] == ["k0", "k1", "rival"]
 
 
-def test_a_schema_that_changed_after_the_rows_were_written_is_a_conflict(
-    graph: Repository, tmp_path: Path
-) -> None:
+def test_schema_change_after_staging_raises_conflict(graph: Repository, tmp_path: Path) -> None:
     other = Repository.init(
         str(tmp_path / "other"), catalog_of(SCHEMA.replace("age: I32?", "age: I64?")), durability="os"
     )
@@ -470,7 +464,7 @@ with opened(graph, sys.argv[2], "merge") as found:
 """
 
 
-def test_a_load_that_is_killed_with_everything_staged_leaves_the_graph_as_it_was(
+def test_load_in_splits_killed_after_staging_leaves_the_graph_unchanged(
     graph: Repository, tmp_path: Path
 ) -> None:
     path = tmp_path / "in.jsonl"
@@ -518,7 +512,9 @@ def files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_split_reports_rows_fragments_and_keys(graph: Repository, job: LoadJob, tmp_path: Path) -> None:
+def test_staged_split_reports_rows_fragments_and_keys(
+    graph: Repository, job: LoadJob, tmp_path: Path
+) -> None:
     lines: list[Record | str] = [person("a", age=1, mail="x"), "", knows("k9", "a", "b"), person("b")]
     (only,) = plan_of(tmp_path, lines)
     split = replace(only, number=7)
@@ -545,7 +541,7 @@ def test_a_split_reports_rows_fragments_and_keys(graph: Repository, job: LoadJob
     assert pickle.loads(pickle.dumps(report)) == report
 
 
-def test_a_split_with_a_line_that_cannot_be_read_writes_nothing(job: LoadJob, tmp_path: Path) -> None:
+def test_split_with_unreadable_line_writes_nothing(job: LoadJob, tmp_path: Path) -> None:
     (split,) = plan_of(tmp_path, [person("a"), "{", person("b")])
     before = files(tmp_path)
     report = stage_split(job, split)
@@ -556,7 +552,7 @@ def test_a_split_with_a_line_that_cannot_be_read_writes_nothing(job: LoadJob, tm
     assert files(tmp_path) == before
 
 
-def test_a_split_with_a_row_that_breaks_a_rule_writes_nothing(job: LoadJob, tmp_path: Path) -> None:
+def test_split_with_rule_violation_writes_nothing(job: LoadJob, tmp_path: Path) -> None:
     (split,) = plan_of(tmp_path, [person("a"), person("b", age=-1), person("c", age=151)])
     before = files(tmp_path)
     report = stage_split(job, split)
@@ -566,7 +562,7 @@ def test_a_split_with_a_row_that_breaks_a_rule_writes_nothing(job: LoadJob, tmp_
     assert files(tmp_path) == before
 
 
-def test_a_split_sets_down_what_it_rejects_and_writes_the_rest(job: LoadJob, tmp_path: Path) -> None:
+def test_split_with_rejects_records_them_and_writes_the_rest(job: LoadJob, tmp_path: Path) -> None:
     (split,) = plan_of(tmp_path, [person("a"), "{", person("b", age=-1), person("\u00e9")])
     report = stage_split(replace(job, keep_rejects=True), split)
     assert (report.rejected, report.written["node:Person"].rows, report.error) == (2, 2, None)
@@ -575,7 +571,7 @@ def test_a_split_sets_down_what_it_rejects_and_writes_the_rest(job: LoadJob, tmp
     assert sorted(item.place for item in rejects) == [2, 3]
 
 
-def test_a_second_attempt_leaves_the_files_of_the_first_alone(job: LoadJob, tmp_path: Path) -> None:
+def test_second_attempt_of_a_split_keeps_the_files_of_the_first(job: LoadJob, tmp_path: Path) -> None:
     (split,) = plan_of(tmp_path, [person("a"), "{", knows("k9", "a", "a")])
     again = replace(job, keep_rejects=True)
     first = stage_split(again, split)
@@ -589,7 +585,7 @@ def test_a_second_attempt_leaves_the_files_of_the_first_alone(job: LoadJob, tmp_
     assert first.rejects != second.rejects
 
 
-def test_a_load_that_is_refused_or_done_leaves_nothing_beside_its_rows(
+def test_load_in_splits_committed_or_refused_leaves_no_temporary_file(
     graph: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local = tmp_path / "temporary"

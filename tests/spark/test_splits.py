@@ -67,7 +67,7 @@ lines = st.lists(
 
 @settings(max_examples=80, deadline=None)
 @given(lines=lines, is_ended=st.booleans(), split_bytes=st.integers(1, 120))
-def test_the_splits_of_a_file_have_every_line_once_in_order_with_its_number(
+def test_splits_of_a_file_have_every_line_once_in_order(
     lines: list[tuple[str | None, bytes]], is_ended: bool, split_bytes: int
 ) -> None:
     data = b"".join((b"" if text is None else record(text)) + end for text, end in lines)
@@ -86,7 +86,7 @@ def test_the_splits_of_a_file_have_every_line_once_in_order_with_its_number(
         assert texts(plan_splits(packed, CATALOG, {}, split_bytes)) == wanted
 
 
-def test_a_line_longer_than_what_is_read_at_once_belongs_to_one_split(tmp_path: Path) -> None:
+def test_split_line_longer_than_the_read_size_is_in_one_split(tmp_path: Path) -> None:
     long = "x" * (2 << 20)
     path = tmp_path / "in.jsonl"
     path.write_bytes(record("a") + b"\n" + record(long) + b"\n" + record("b"))
@@ -95,7 +95,7 @@ def test_a_line_longer_than_what_is_read_at_once_belongs_to_one_split(tmp_path: 
 
 
 @pytest.mark.parametrize("split_bytes", [1, 2, 40, 1000])
-def test_a_byte_order_mark_belongs_to_the_beginning_of_a_file_alone(tmp_path: Path, split_bytes: int) -> None:
+def test_splits_ignore_a_byte_order_mark_only_at_the_file_start(tmp_path: Path, split_bytes: int) -> None:
     path = tmp_path / "a.ndjson"
     path.write_bytes(b"\xef\xbb\xbf" + record("a") + b"\n" + record("b"))
     assert texts(plan_splits(path, CATALOG, {}, split_bytes)) == [(1, "a"), (2, "b")]
@@ -104,7 +104,7 @@ def test_a_byte_order_mark_belongs_to_the_beginning_of_a_file_alone(tmp_path: Pa
         texts(plan_splits(path, CATALOG, {}, split_bytes))
 
 
-def test_splits_can_be_read_in_any_order_and_again(tmp_path: Path) -> None:
+def test_splits_read_in_any_order_or_again_return_the_same_lines(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_bytes(b"\n".join(record(f"{number}") for number in range(20)))
     plan = plan_splits(path, CATALOG, {}, 100)
@@ -114,7 +114,7 @@ def test_splits_can_be_read_in_any_order_and_again(tmp_path: Path) -> None:
     assert [text for number in sorted(alone) for _, text in alone[number]] == [f"{n}" for n in range(20)]
 
 
-def test_the_files_of_a_folder_are_split_one_after_the_other(tmp_path: Path) -> None:
+def test_splits_of_a_folder_follow_the_order_of_its_files(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_bytes(record("b"))
     (tmp_path / "a.jsonl").write_bytes(record("a1") + b"\n" + record("a2"))
     (tmp_path / "c[1].jsonl.gz").write_bytes(gzip.compress(record("c")))
@@ -130,7 +130,7 @@ def test_the_files_of_a_folder_are_split_one_after_the_other(tmp_path: Path) -> 
     groups=st.lists(st.integers(1, 6), min_size=1, max_size=6),
     split_rows=st.integers(1, 12),
 )
-def test_the_row_groups_of_a_parquet_file_are_read_once_in_order(groups: list[int], split_rows: int) -> None:
+def test_splits_of_parquet_read_each_row_group_once_in_order(groups: list[int], split_rows: int) -> None:
     total = sum(groups)
     rows = pa.table({"name": [f"p{number}" for number in range(total)]})
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -153,7 +153,7 @@ def test_the_row_groups_of_a_parquet_file_are_read_once_in_order(groups: list[in
     assert (plan[0].start, plan[-1].stop) == (0, len(groups))
 
 
-def test_a_csv_file_is_one_split_whatever_its_cells_hold(tmp_path: Path) -> None:
+def test_splits_of_quoted_csv_are_one_split(tmp_path: Path) -> None:
     path = tmp_path / "n.csv"
     path.write_bytes(b'text\n"a\nb"\n"c\n"\nd\n')
     (only,) = plan_splits({"N": path}, CATALOG, {}, 2)
@@ -161,7 +161,7 @@ def test_a_csv_file_is_one_split_whatever_its_cells_hold(tmp_path: Path) -> None
     assert texts([only]) == [(1, "a\nb"), (2, "c\n"), (3, "d")]
 
 
-def test_what_cannot_be_typed_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_splits_of_source_without_type_or_format_are_refused(tmp_path: Path) -> None:
     csv, records = tmp_path / "n.csv", tmp_path / "n.txt"
     csv.write_bytes(b"text\nx\n")
     records.write_bytes(record("x"))
@@ -175,7 +175,7 @@ def test_what_cannot_be_typed_is_refused_before_anything_is_read(tmp_path: Path)
         plan_splits(tmp_path / "m.jsonl", CATALOG, {})
 
 
-def test_the_rejects_of_a_split_have_places_in_the_split(tmp_path: Path) -> None:
+def test_split_rejects_have_line_numbers_within_the_split(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_bytes(b"\n".join([record("a"), b"{", record("b"), b"[]"]))
     plan = plan_splits(path, CATALOG, {}, len(record("a")) + 1)
@@ -188,7 +188,7 @@ def test_the_rejects_of_a_split_have_places_in_the_split(tmp_path: Path) -> None
     assert found == [[], [1], [1]]
 
 
-def test_only_files_can_be_split_and_their_bytes_are_known(tmp_path: Path) -> None:
+def test_can_split_accepts_only_files(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_bytes(record("a"))
     assert can_split(path)
@@ -242,7 +242,7 @@ csv_rows = st.lists(
     is_ended=st.booleans(),
     split_bytes=st.integers(1, 60),
 )
-def test_a_csv_file_is_cut_only_where_a_line_is_a_row(
+def test_splits_of_csv_begin_only_where_a_line_is_a_row(
     rows: list[tuple[list[str], str]], odd: str, at: int, is_ended: bool, split_bytes: int
 ) -> None:
     texts = [",".join(row) + end for row, end in rows]
@@ -273,9 +273,7 @@ def test_a_csv_file_is_cut_only_where_a_line_is_a_row(
         ("\r\nname,age", False),
     ],
 )
-def test_a_csv_file_is_cut_only_after_a_header_that_is_a_line(
-    tmp_path: Path, header: str, is_cut: bool
-) -> None:
+def test_splits_of_csv_need_a_header_of_one_line(tmp_path: Path, header: str, is_cut: bool) -> None:
     path = tmp_path / "people.csv"
     path.write_bytes(f"{header}\nx,1\ny,2\nz,3\n".encode())
     plan = plan_splits({"Person": path}, CATALOG, {}, 5)
@@ -284,7 +282,7 @@ def test_a_csv_file_is_cut_only_after_a_header_that_is_a_line(
         assert [row["name"] for _, _, row in read_all(plan)[0]] == ["x", "y", "z"]
 
 
-def test_a_large_csv_file_without_quotes_is_cut(tmp_path: Path) -> None:
+def test_splits_of_large_csv_without_quotes_are_many(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("name,age\n" + "".join(f"p{number},{number}\n" for number in range(100)))
     plan = plan_splits({"Person": path}, CATALOG, {}, 100)
@@ -321,7 +319,7 @@ json_lines = st.lists(
 
 @settings(max_examples=80, deadline=None)
 @given(lines=json_lines, split_bytes=st.integers(1, 90))
-def test_rows_of_a_type_in_lines_are_the_same_in_splits(lines: list[str], split_bytes: int) -> None:
+def test_splits_of_typed_lines_have_the_same_rows(lines: list[str], split_bytes: int) -> None:
     # What begins with a bracket is an array.
     text = "\n".join(['{"name": "first"}', *lines])
     with tempfile.TemporaryDirectory() as folder:
@@ -334,7 +332,7 @@ def test_rows_of_a_type_in_lines_are_the_same_in_splits(lines: list[str], split_
 
 
 @pytest.mark.parametrize("split_rows", [1, 3_000, 1 << 40])
-def test_the_stripes_of_an_orc_file_are_read_once_in_order(
+def test_splits_of_orc_read_each_stripe_once_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split_rows: int
 ) -> None:
     monkeypatch.setattr(splits, "_SPLIT_ROWS", split_rows)
@@ -350,7 +348,7 @@ def test_the_stripes_of_an_orc_file_are_read_once_in_order(
     assert left == []
 
 
-def test_what_cannot_be_cut_is_one_split(tmp_path: Path) -> None:
+def test_splits_of_json_array_and_feather_are_one_split(tmp_path: Path) -> None:
     table = pa.table({"name": ["a", "b"]})
     (tmp_path / "a.json").write_text('\n [{"name": "a"},\n {"name": "b"}]')
     pf.write_feather(table, tmp_path / "b.feather")
@@ -360,7 +358,7 @@ def test_what_cannot_be_cut_is_one_split(tmp_path: Path) -> None:
     assert [(place, row["name"]) for _, place, row in rows] == [(1, "a"), (2, "b")] * 2
 
 
-def test_splits_carry_their_mapping_to_other_processes(tmp_path: Path) -> None:
+def test_splits_pickled_keep_their_mapping(tmp_path: Path) -> None:
     path = tmp_path / "people.ndjson"
     path.write_text("".join(f'{{"who": {{"called": "p{number}"}}}}\n' for number in range(9)))
     mapping = read_mapping({"Person": {"source": str(path), "key": "who.called"}}, CATALOG)
@@ -383,7 +381,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_load_with_a_mapping_is_the_same_in_splits_as_at_once(tmp_path: Path, name: str) -> None:
+def test_load_in_splits_with_mapping_equals_load_at_once(tmp_path: Path, name: str) -> None:
     graph = begun(tmp_path)
     path = tmp_path / name
     path.write_text(FILES[name], encoding="utf-8")

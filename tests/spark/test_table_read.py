@@ -74,7 +74,7 @@ def read_all(read: TableRead) -> pa.Table:
         ({"type": "Other", "path": "elsewhere"}, "specified twice"),
     ],
 )  # fmt: skip
-def test_options_that_mean_nothing_are_refused_in_words(
+def test_table_read_with_invalid_options_is_refused(
     graph: og.Graph, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises((InvalidInput, NotFound)) as refused:
@@ -82,29 +82,29 @@ def test_options_that_mean_nothing_are_refused_in_words(
     assert message in str(refused.value)
 
 
-def test_a_graph_in_memory_is_refused() -> None:
+def test_table_read_of_memory_graph_is_refused() -> None:
     og.init("memory://pipeline-reads", schema="node N { name: String @key }")
     with pytest.raises(InvalidInput, match="is in the memory of one process"):
         plan_table_read({"uri": "memory://pipeline-reads", "type": "N"})
 
 
-def test_nodes_and_edges_of_one_name_are_told_apart(graph: og.Graph) -> None:
+def test_table_read_of_node_and_edge_with_one_name_selects_by_kind(graph: og.Graph) -> None:
     assert planned(graph, "edge:Item").ddl.startswith("`id` STRING NOT NULL, `src` STRING NOT NULL, `dst` ")
     assert [column.name for column in planned(graph, "node:Item").columns][:2] == ["id", "big"]
 
 
-def test_credentials_of_storage_are_not_in_what_is_printed(graph: og.Graph) -> None:
+def test_table_read_printed_has_no_credentials(graph: og.Graph) -> None:
     read = planned(graph, **{"storage.secret_access_key": "hush"})
     assert dict(read.storage) == {"secret_access_key": "hush"}
     assert "hush" not in repr(read)
 
 
-def test_a_read_survives_the_way_to_another_process(graph: og.Graph) -> None:
+def test_table_read_pickled_returns_the_same_rows(graph: og.Graph) -> None:
     read = planned(graph, "Other")
     assert read_all(pickle.loads(pickle.dumps(read))).num_rows == 10
 
 
-def test_a_blob_of_two_nulls_is_absent(graph: og.Graph) -> None:
+def test_table_read_of_blob_with_two_nulls_is_null(graph: og.Graph) -> None:
     column = next(item for item in planned(graph).columns if item.name == "file")
     stored = pa.array(
         [{"data": b"x", "uri": None}, {"data": None, "uri": "s3://b/k"}, {"data": None, "uri": None}, None],
@@ -115,7 +115,7 @@ def test_a_blob_of_two_nulls_is_absent(graph: og.Graph) -> None:
     assert found[0].as_py() == {"data": b"x", "uri": None}
 
 
-def test_partitions_take_neighbours_up_to_the_rows_asked_for(tmp_path: Path) -> None:
+def test_table_read_partitions_group_neighbours_up_to_the_row_limit(tmp_path: Path) -> None:
     made = og.init(str(tmp_path / "g"), schema="node N { name: String @key }")
     for count in (4, 4, 1, 20, 3):
         made.load({"N": [{"name": f"{count}-{made.commits()[0].id}-{n}"} for n in range(count)]})
@@ -126,7 +126,7 @@ def test_partitions_take_neighbours_up_to_the_rows_asked_for(tmp_path: Path) -> 
     assert read_all(read).num_rows == 32
 
 
-def test_a_table_that_cleanup_took_is_said_to_be_reclaimed(tmp_path: Path) -> None:
+def test_table_read_of_removed_version_reports_it_as_reclaimed(tmp_path: Path) -> None:
     made = og.init(str(tmp_path / "g"), schema="node N { name: String @key  age: I32? }")
     for age in range(3):
         made.load({"N": [{"name": "a", "age": age}]}, mode="merge")
@@ -152,11 +152,11 @@ def test_a_table_that_cleanup_took_is_said_to_be_reclaimed(tmp_path: Path) -> No
         ("count > 2147483647", []),
     ],
 )
-def test_a_condition_selects_rows(graph: og.Graph, condition: str, expected: list[str]) -> None:
+def test_table_read_with_condition_selects_rows(graph: og.Graph, condition: str, expected: list[str]) -> None:
     assert sorted(read_all(planned(graph, columns="id", where=condition))["id"].to_pylist()) == expected
 
 
-def test_a_condition_on_edges_knows_their_ends(graph: og.Graph) -> None:
+def test_table_read_with_condition_on_edge_endpoints_selects_rows(graph: og.Graph) -> None:
     read = planned(graph, "Likes", where='from = "a" and to != "b"')
     assert read_all(read)["dst"].to_pylist() == ["ab"]
 
@@ -166,6 +166,6 @@ def test_a_condition_on_edges_knows_their_ends(graph: og.Graph) -> None:
     ["nmae = 1", "count >", "", "count = 1 } query more() { delete Other where name = \"x\"", "count = $n",
      "count = 1 delete Other where name = \"x\""],
 )  # fmt: skip
-def test_what_is_not_one_condition_is_refused(graph: og.Graph, condition: str) -> None:
+def test_table_read_with_invalid_condition_is_refused(graph: og.Graph, condition: str) -> None:
     with pytest.raises(InvalidInput):
         planned(graph, where=condition)

@@ -53,7 +53,7 @@ print("RESULT", json.dumps([dict(done.nodes), done.superseded]))
 """
 
 
-def test_results_come_in_the_order_of_the_items(spark: SparkSession) -> None:
+def test_run_tasks_returns_results_in_the_order_of_items(spark: SparkSession) -> None:
     def work(item: int) -> tuple[int, int]:
         import time
 
@@ -64,7 +64,7 @@ def test_results_come_in_the_order_of_the_items(spark: SparkSession) -> None:
     assert run_tasks(spark, [], work) == []
 
 
-def test_items_and_results_may_be_anything_that_pickles(spark: SparkSession) -> None:
+def test_run_tasks_with_picklable_items_returns_their_results(spark: SparkSession) -> None:
     def work(item: dict[str, Any]) -> list[Any]:
         return [item, None, b"\0" * 100_000]
 
@@ -72,12 +72,12 @@ def test_items_and_results_may_be_anything_that_pickles(spark: SparkSession) -> 
     assert run_tasks(spark, items, work) == [[item, None, b"\0" * 100_000] for item in items]
 
 
-def test_every_task_runs_outside_of_this_process(spark: SparkSession) -> None:
+def test_run_tasks_runs_every_task_in_another_process(spark: SparkSession) -> None:
     found = run_tasks(spark, [0, 1, 2], lambda _: os.getpid())
     assert os.getpid() not in found
 
 
-def test_what_a_task_raises_is_told_and_the_session_lives_on(spark: SparkSession) -> None:
+def test_run_tasks_with_failing_task_raises_and_keeps_the_session(spark: SparkSession) -> None:
     def work(item: int) -> int:
         if item == 1:
             raise ValueError("the disk of worker seven is full")
@@ -89,7 +89,7 @@ def test_what_a_task_raises_is_told_and_the_session_lives_on(spark: SparkSession
 
 
 @pytest.mark.long
-def test_a_task_whose_process_dies_is_done_again_and_every_row_is_there_once(tmp_path: Path) -> None:
+def test_load_with_killed_task_process_has_every_row_once(tmp_path: Path) -> None:
     import omnigraph as og
 
     graph = og.init(str(tmp_path / "graph"), schema="node Person { name: String  n: I32 }")

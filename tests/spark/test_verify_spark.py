@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_verify_on_spark_reports_the_same_as_here(spark: SparkSession, tmp_path: Path) -> None:
+def test_verify_on_spark_reports_the_same_as_local_verify(spark: SparkSession, tmp_path: Path) -> None:
     build_graph(tmp_path / "g")
     with og.open(tmp_path / "g", "r") as graph:
         assert graph.verify(engine="spark", spark=spark) == graph.verify(engine="local")
