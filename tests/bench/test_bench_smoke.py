@@ -142,7 +142,7 @@ def test_single_commit_benchmark_measures_every_write_and_phase(tmp_path: Path) 
 
 
 def test_branches_benchmark_measures_every_operation(tmp_path: Path, s3: Bucket) -> None:
-    paths = {number: branches.build(tmp_path, number) for number in (2, 4)}
+    paths = {number: branches.build(tmp_path, number, commits=2) for number in (2, 4)}
     times = branches.time_table(branches.measure(paths, 1, "os"), [2, 4])
     counts = {number: branches.count(path, number, s3) for number, path in paths.items()}
     traffic = branches.traffic_table(counts, [2, 4])

@@ -33,7 +33,19 @@ def get_commit(manifest: Manifest, view: ManifestView, id_: str) -> CommitRecord
 
 def branch_heads(manifest: Manifest, view: ManifestView) -> list[HeadRecord]:
     """Return the heads of all branches; `StorageError` if the head of a branch is missing."""
-    return [manifest.head_of(view, name, entry) for name, entry in manifest.branches_after(view, None)]
+    heads: list[HeadRecord] = []
+    # Many branches at rest have the same head commit.
+    commits: dict[str, CommitRecord] = {}
+    for name, entry in manifest.branches_after(view, None):
+        commit = commits.get(entry.commit or "")
+        if commit is not None:
+            heads.append(HeadRecord(name, entry.incarnation, commit))
+            continue
+        head = manifest.head_of(view, name, entry)
+        heads.append(head)
+        if entry.commit is not None:
+            commits[entry.commit] = head.commit
+    return heads
 
 
 def first_parents(manifest: Manifest, view: ManifestView, start: CommitRecord) -> Iterator[CommitRecord]:

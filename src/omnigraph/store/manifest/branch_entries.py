@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from omnigraph.store.manifest.branch_buckets import MAX_ENTRIES, MIN_ENTRIES, Bucket
 from omnigraph.store.manifest.manifest_files import ManifestFile
@@ -69,10 +70,11 @@ class BranchEntries:
             yield from select_names(sorted(self._of_registry(view)), prefix, after)
             return
         first = index.find(prefix if after is None else max(prefix, after))
-        for bound, file in zip(index.bounds[first:], index.files[first:], strict=True):
+        for position in range(first, len(index.files)):
+            bound = index.bounds[position]
             if bound > prefix and not bound.startswith(prefix):
                 return
-            keys = sorted(self._rows.read(view, file))
+            keys = sorted(self._rows.read(view, index.files[position]))
             for key in select_names(keys, _PREFIX + prefix, None if after is None else _PREFIX + after):
                 yield key.removeprefix(_PREFIX)
 
@@ -145,18 +147,20 @@ class BranchEntries:
         return self._registry(view).legacy_branches or {}
 
 
-def select_names(names: Sequence[str], prefix: str, after: str | None) -> Sequence[str]:
-    """Return the names that begin with a prefix and come after a name, given sorted names.
+def select_names(names: Sequence[str], prefix: str, after: str | None) -> Iterator[str]:
+    """Yield the names that begin with a prefix and come after a name, given sorted names.
 
-    >>> select_names(["agent-1", "agent-2", "agent-3", "main"], "agent-", "agent-1")
+    >>> list(select_names(["agent-1", "agent-2", "agent-3", "main"], "agent-", "agent-1"))
     ['agent-2', 'agent-3']
     """
     first = bisect_left(names, prefix)
     if after is not None:
         first = max(first, bisect_right(names, after))
-    # Names with the same prefix follow each other.
-    last = bisect_right(names, prefix, lo=first, key=lambda name: name[: len(prefix)])
-    return names[first:last]
+    for name in islice(names, first, None):
+        # Names with the same prefix follow each other.
+        if not name.startswith(prefix):
+            return
+        yield name
 
 
 def parse_bucket(file: ManifestFile, rows: Mapping[str, str]) -> Bucket:

@@ -74,7 +74,8 @@ class RowFiles:
             is_small = file.rows <= _MAX_ROWS_TO_TAKE
             table = fragment.take(range(file.rows)) if is_small else fragment.to_table()
             stored = zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True)
-            rows = {key: decode_row(file_path(file), key, body) for key, body in stored}
+            path = file_path(file)
+            rows = {key: decode_row(path, key, body) for key, body in stored}
         self._cache(file.name, rows)
         return rows
 
