@@ -36,25 +36,25 @@ def refusal(kind: PropType | Scalar, value: object) -> str:
 # --- the document ----------------------------------------------------------------------------------------
 
 
-def test_no_document_is_an_empty_one() -> None:
+def test_bind_params_without_document_returns_empty_values() -> None:
     assert bind_params([], None) == {}
 
 
 @pytest.mark.parametrize("document", [[], "x", 3, True])
-def test_a_document_that_is_no_object_is_refused(document: Any) -> None:
+def test_bind_params_of_non_object_is_refused(document: Any) -> None:
     with pytest.raises(InvalidInput, match="parameters must be an object or null"):
         bind_params([], document)
 
 
-def test_keys_that_are_not_declared_are_ignored_whatever_their_value() -> None:
+def test_bind_params_ignores_undeclared_keys() -> None:
     assert bind_params([], {"other": {"a": [1]}, "more": None}) == {}
 
 
-def test_an_omitted_nullable_parameter_is_null() -> None:
+def test_bind_omitted_nullable_parameter_is_null() -> None:
     assert bind_params([Param("x", PropType(Scalar.I32, nullable=True))], {}) == {"x": None}
 
 
-def test_an_omitted_required_parameter_is_refused() -> None:
+def test_bind_omitted_required_parameter_is_refused() -> None:
     with pytest.raises(InvalidInput) as caught:
         bind_params([Param("x", PropType(Scalar.I32))], None)
     assert caught.value.message == "parameter 'x' not provided"
@@ -62,13 +62,13 @@ def test_an_omitted_required_parameter_is_refused() -> None:
 
 
 @pytest.mark.parametrize("scalar", BASE_TYPES.values())
-def test_null_is_for_nullable_parameters_only(scalar: Scalar) -> None:
+def test_bind_null_to_non_nullable_parameter_is_refused(scalar: Scalar) -> None:
     assert bind(PropType(scalar, nullable=True), None) is None
     assert refusal(scalar, None) == "param 'k': null is not accepted for non-nullable parameter"
     assert "null is not accepted" in refusal(PropType(scalar, is_list=True), None)
 
 
-def test_null_inside_a_list_is_refused() -> None:
+def test_bind_list_with_null_is_refused() -> None:
     assert (
         refusal(PropType(Scalar.STRING, is_list=True, nullable=True), [None])
         == "param 'k': expected String, got null"
@@ -79,7 +79,7 @@ def test_null_inside_a_list_is_refused() -> None:
 
 
 @pytest.mark.parametrize("scalar", [Scalar.STRING, Scalar.BLOB])
-def test_a_text_is_a_string(scalar: Scalar) -> None:
+def test_bind_string_accepts_only_text(scalar: Scalar) -> None:
     assert bind(scalar, "text") == "text"
     assert bind(scalar, "") == ""
     values: tuple[object, ...] = (1, True, 1.5, ["a"], {})
@@ -87,7 +87,7 @@ def test_a_text_is_a_string(scalar: Scalar) -> None:
         assert refusal(scalar, value).startswith(f"param 'k': expected {scalar.value}, got ")
 
 
-def test_a_bool_is_a_boolean() -> None:
+def test_bind_bool_accepts_only_booleans() -> None:
     assert bind(Scalar.BOOL, True) is True
     assert bind(Scalar.BOOL, False) is False
     for value in (0, 1, "true"):
@@ -96,7 +96,7 @@ def test_a_bool_is_a_boolean() -> None:
 
 @pytest.mark.parametrize("scalar", INTEGERS)
 @given(number=st.integers(-(2**70), 2**70))
-def test_an_integer_is_taken_within_its_range_as_number_or_decimal_text(scalar: Scalar, number: int) -> None:
+def test_bind_integer_in_range_accepts_number_or_decimal_text(scalar: Scalar, number: int) -> None:
     low, high = INT_RANGES[scalar]
     for value in (number, str(number)):
         if low <= number <= high:
@@ -106,7 +106,7 @@ def test_an_integer_is_taken_within_its_range_as_number_or_decimal_text(scalar: 
 
 
 @pytest.mark.parametrize("scalar", INTEGERS)
-def test_the_bounds_of_an_integer_are_inclusive(scalar: Scalar) -> None:
+def test_bind_integer_bounds_are_inclusive(scalar: Scalar) -> None:
     low, high = INT_RANGES[scalar]
     assert bind(scalar, low) == low
     assert bind(scalar, high) == high
@@ -115,16 +115,16 @@ def test_the_bounds_of_an_integer_are_inclusive(scalar: Scalar) -> None:
 
 
 @pytest.mark.parametrize("value", [3.0, 1e3, 2.5, "3.0", "1e3", "", "x", "٣", "1_000", " 1", True, [1], {}])
-def test_anything_but_an_integer_is_refused_for_one(value: object) -> None:
+def test_bind_integer_to_other_value_is_refused(value: object) -> None:
     assert refusal(Scalar.I64, value).startswith("param 'k': expected I64, got ")
 
 
 @pytest.mark.parametrize("text", ["3.0", "1e2", "1E2"])
-def test_a_json_number_with_a_fraction_or_exponent_is_no_integer(text: str) -> None:
+def test_bind_integer_to_fraction_or_exponent_is_refused(text: str) -> None:
     assert "expected I32" in refusal(Scalar.I32, json.loads(text))
 
 
-def test_an_integer_too_long_to_write_is_refused_with_a_short_message() -> None:
+def test_bind_very_long_integer_is_refused_with_a_short_message() -> None:
     huge = 10**5000
     assert refusal(Scalar.I64, huge) == f"param 'k': value of {huge.bit_length()} bits exceeds I64"
     assert "exceeds F64" in refusal(Scalar.F64, huge)
@@ -132,7 +132,7 @@ def test_an_integer_too_long_to_write_is_refused_with_a_short_message() -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**64), 2**64))
-def test_a_float_is_any_finite_number(number: float) -> None:
+def test_bind_float_accepts_any_finite_number(number: float) -> None:
     found = bind(Scalar.F64, number)
     assert found == float(number)
     assert isinstance(found, float)
@@ -140,25 +140,25 @@ def test_a_float_is_any_finite_number(number: float) -> None:
 
 @pytest.mark.parametrize("scalar", [Scalar.F32, Scalar.F64])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "1.5", True, None])
-def test_anything_but_a_finite_number_is_refused_for_a_float(scalar: Scalar, value: object) -> None:
+def test_bind_float_to_other_value_is_refused(scalar: Scalar, value: object) -> None:
     assert refusal(scalar, value)
 
 
-def test_a_number_beyond_32_bits_is_refused_for_f32() -> None:
+def test_bind_f32_over_its_range_is_refused() -> None:
     assert bind(Scalar.F32, F32_MAX) == F32_MAX
     assert bind(Scalar.F64, 1e39) == 1e39
     assert refusal(Scalar.F32, 1e39) == "param 'k': value 1e+39 exceeds F32"
     assert "exceeds F32" in refusal(vector(1), [1e39])
 
 
-def test_a_date_is_an_iso_text_or_a_python_date() -> None:
+def test_bind_date_accepts_iso_text_or_python_date() -> None:
     assert bind(Scalar.DATE, "1970-01-31") == 30
     assert bind(Scalar.DATE, date(1970, 1, 31)) == 30
     for value in ("1970-01-31T00:00:00Z", "31.1.1970", 30, datetime(1970, 1, 31, tzinfo=UTC)):
         assert refusal(Scalar.DATE, value).startswith("param 'k': expected Date, got ")
 
 
-def test_a_datetime_is_an_iso_text_or_a_python_one() -> None:
+def test_bind_datetime_accepts_iso_text_or_python_datetime() -> None:
     one = 1000
     assert bind(Scalar.DATETIME, "1970-01-01T00:00:01Z") == one
     assert bind(Scalar.DATETIME, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)) == one
@@ -172,18 +172,18 @@ def test_a_datetime_is_an_iso_text_or_a_python_one() -> None:
 
 
 @pytest.mark.parametrize("value", ["a", 1, {"a": 1}, True])
-def test_a_list_is_an_array(value: object) -> None:
+def test_bind_list_to_other_value_is_refused(value: object) -> None:
     assert "expected [String]" in refusal(PropType(Scalar.STRING, is_list=True), value)
 
 
-def test_the_items_of_a_list_are_taken_like_single_values() -> None:
+def test_bind_list_items_follow_the_rules_of_single_values() -> None:
     assert bind(PropType(Scalar.I32, is_list=True), [1, "2"]) == (1, 2)
     assert bind(PropType(Scalar.DATE, is_list=True), ["1970-01-02"]) == (1,)
     assert bind(PropType(Scalar.STRING, is_list=True), []) == ()
     assert "value 3000000000 exceeds I32" in refusal(PropType(Scalar.I32, is_list=True), [1, 3_000_000_000])
 
 
-def test_a_vector_is_an_array_of_exactly_that_many_numbers() -> None:
+def test_bind_vector_with_wrong_length_is_refused() -> None:
     assert bind(vector(2), [1, 2.5]) == (1.0, 2.5)
     assert bind(vector(2).optional, None) is None
     assert refusal(vector(2), [1]) == "param 'k': expected Vector(2), got 1 number"
@@ -213,7 +213,7 @@ def test_a_vector_is_an_array_of_exactly_that_many_numbers() -> None:
         (PropType(Scalar.STRING, is_list=True), pd.Series(["a", "b"]), ("a", "b")),
     ],
 )
-def test_a_numpy_or_pandas_value_is_taken_for_what_it_means(
+def test_bind_numpy_or_pandas_value_returns_the_python_value(
     kind: PropType | Scalar, value: object, expected: object
 ) -> None:
     found = bind(kind, value)
@@ -223,15 +223,15 @@ def test_a_numpy_or_pandas_value_is_taken_for_what_it_means(
 
 @pytest.mark.parametrize("value", [pd.NaT, np.datetime64("NaT")])
 @pytest.mark.parametrize("scalar", [Scalar.DATE, Scalar.DATETIME])
-def test_a_missing_time_is_not_a_time(scalar: Scalar, value: object) -> None:
+def test_bind_missing_time_is_refused(scalar: Scalar, value: object) -> None:
     assert refusal(scalar, value)
 
 
-def test_a_numpy_float_is_no_integer() -> None:
+def test_bind_integer_to_numpy_float_is_refused() -> None:
     assert refusal(Scalar.I64, np.float64(3.0)) == "param 'k': expected I64, got 3.0"
 
 
-def test_a_matrix_is_no_vector() -> None:
+def test_bind_vector_to_matrix_is_refused() -> None:
     assert refusal(vector(2), np.zeros((2, 2)))
 
 
@@ -239,12 +239,12 @@ def test_a_matrix_is_no_vector() -> None:
     "scalar", [Scalar.STRING, Scalar.BLOB, Scalar.DATE, Scalar.I32, Scalar.F64, Scalar.BOOL]
 )
 @pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\ude00\ud83d"])
-def test_half_a_surrogate_pair_is_no_text(scalar: Scalar, text: str) -> None:
+def test_bind_unpaired_surrogate_is_refused(scalar: Scalar, text: str) -> None:
     assert refusal(scalar, text) == "param 'k': not valid Unicode text"
     assert refusal(PropType(scalar, is_list=True), [text]) == "param 'k': not valid Unicode text"
 
 
-def test_half_a_surrogate_pair_is_no_enum_value_and_a_whole_one_is_a_text() -> None:
+def test_bind_unpaired_surrogate_to_enum_is_refused() -> None:
     kind = PropType(Scalar.STRING, enum_values=("a",))
     assert refusal(kind, "\ud800") == "param 'k': not valid Unicode text"
     assert bind(Scalar.STRING, "\U0001f600 ü") == "\U0001f600 ü"

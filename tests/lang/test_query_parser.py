@@ -47,16 +47,16 @@ def conflicts(grammar: str, caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "onflict" in record.getMessage()]
 
 
-def test_the_grammar_has_no_conflicts(caplog: pytest.LogCaptureFixture) -> None:
+def test_query_grammar_has_no_conflicts(caplog: pytest.LogCaptureFixture) -> None:
     grammar = (FOLDER / "gq.lark").read_text(encoding="utf-8")
     assert conflicts(grammar, caplog) == []
 
 
-def test_a_planted_conflict_is_found(caplog: pytest.LogCaptureFixture) -> None:
+def test_conflict_check_finds_a_planted_conflict(caplog: pytest.LogCaptureFixture) -> None:
     assert conflicts('start: a+\na: "x" "y"?  | "y"', caplog)
 
 
-def test_messages_have_a_word_for_every_terminal() -> None:
+def test_parse_errors_have_a_name_for_every_terminal() -> None:
     terminals = {item.name for item in query_parser._parser().terminals}
     assert terminals - set(query_parser._TERMINAL_NAMES) == {"WHITESPACE", "LINE_COMMENT", "BLOCK_COMMENT"}
     assert set(query_parser._TERMINAL_NAMES) - terminals == {"$END"}
@@ -66,16 +66,16 @@ def test_messages_have_a_word_for_every_terminal() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n", "// nothing", "/* nothing */", "\ufeff"])
-def test_a_file_may_hold_no_query(text: str) -> None:
+def test_parse_file_without_query_returns_empty_file(text: str) -> None:
     assert parse_queries(Source(text)) == ast.QueryFile()
 
 
-def test_queries_keep_their_order_and_may_share_a_name() -> None:
+def test_parse_queries_keeps_order_and_repeated_names() -> None:
     text = "query a() { delete T where x = 1 } query b() { delete T where x = 1 }"
     assert [item.name for item in parse_queries(Source(text + text)).queries] == ["a", "b", "a", "b"]
 
 
-def test_parameters_have_every_type() -> None:
+def test_parse_parameters_accepts_every_type() -> None:
     text = "$a: String, $b: [I64]?, $c: Vector(3), $d: Vector(3)?, $e: DateTime?"
     assert query(f"query q({text}) {{ delete T where x = $a }}").params == (
         ast.Param("a", PropType(Scalar.STRING)),
@@ -86,12 +86,12 @@ def test_parameters_have_every_type() -> None:
     )
 
 
-def test_annotations_stand_in_any_order() -> None:
+def test_parse_annotations_in_any_order() -> None:
     found = query('query q() @instruction("use") @description("what\\n") { delete T where x = 1 }')
     assert (found.description, found.instruction) == ("what\n", "use")
 
 
-def test_comments_may_stand_between_any_two_tokens() -> None:
+def test_parse_comments_between_any_two_tokens() -> None:
     text = "/**/query//\nq/* ( */()/**/{match{$a/**/:/**/T//}\n}return{$a/*.*/./*.*/x}}"
     assert query(text).body == read("$a: T", "return { $a.x }")
 
@@ -99,7 +99,7 @@ def test_comments_may_stand_between_any_two_tokens() -> None:
 # --- clauses ---------------------------------------------------------------------------------------------
 
 
-def test_a_binding_may_match_properties_inline() -> None:
+def test_parse_binding_with_inline_properties() -> None:
     found = clause('$a: T { x: 1, y: $p, z: now(), u: -0.5, v: date("2024-01-31"), }')
     assert found == ast.Binding(
         A,
@@ -128,11 +128,11 @@ def test_a_binding_may_match_properties_inline() -> None:
         ("$a knows $_", ast.Traversal(A, "knows", ast.Variable(ast.ANONYMOUS))),
     ],
 )
-def test_a_traversal_has_many_forms(text: str, expected: ast.Traversal) -> None:
+def test_parse_traversal_accepts_every_form(text: str, expected: ast.Traversal) -> None:
     assert clause(text) == expected
 
 
-def test_negation_and_optional_hold_clauses_and_nest() -> None:
+def test_parse_negation_and_optional_nested() -> None:
     assert clause("not { $a knows $b optional { $b: T not { $b.x = 1 } } }") == ast.Negation(
         (
             ast.Traversal(A, "knows", B),
@@ -144,7 +144,7 @@ def test_negation_and_optional_hold_clauses_and_nest() -> None:
 
 
 @pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">=", "contains", "starts_with"])
-def test_a_filter_compares_with_every_operator(op: ast.CompareOp) -> None:
+def test_parse_filter_accepts_every_comparison_operator(op: ast.CompareOp) -> None:
     assert predicate(f"$a.x {op} $b.x") == ast.Compare(AX, op, BX)
     assert predicate(f"$a.x {op} $b") == ast.Compare(AX, op, B)
     assert predicate(f"$a {op} $b.x") == ast.Compare(A, op, BX)
@@ -152,7 +152,7 @@ def test_a_filter_compares_with_every_operator(op: ast.CompareOp) -> None:
     assert predicate(f"1 {op} $a") == ast.Compare(ONE, op, A)
 
 
-def test_a_text_call_alone_is_a_filter() -> None:
+def test_parse_text_call_alone_is_a_filter() -> None:
     call = ast.TextCall("search", AX, ast.Variable("q"))
     assert clause("search($a.x, $q)") == ast.Filter(call)
     assert predicate("search($a.x, $q) = true") == ast.Compare(call, "=", ast.Literal("bool", True))
@@ -161,7 +161,7 @@ def test_a_text_call_alone_is_a_filter() -> None:
     )
 
 
-def test_or_binds_less_than_and_which_binds_less_than_not() -> None:
+def test_parse_boolean_precedence_is_not_and_or() -> None:
     one, two, three = (ast.Compare(AX, "=", ast.Literal("integer", n)) for n in (1, 2, 3))
     assert predicate("$a.x = 1 or not $a.x = 2 and $a.x = 3") == ast.Or((one, ast.And((ast.Not(two), three))))
     assert predicate("($a.x = 1 or not $a.x = 2) and $a.x = 3") == ast.And(
@@ -170,13 +170,13 @@ def test_or_binds_less_than_and_which_binds_less_than_not() -> None:
     assert predicate("not ($a.x = 1 and $a.x = 2)") == ast.Not(ast.And((one, two)))
 
 
-def test_chains_of_one_operator_are_flat() -> None:
+def test_parse_chain_of_one_operator_is_flat() -> None:
     one = ast.Compare(AX, "=", ONE)
     assert predicate("$a.x = 1 and ($a.x = 1 and $a.x = 1) and (($a.x = 1))") == ast.And((one,) * 4)
     assert predicate("($a.x = 1 or ($a.x = 1)) or $a.x = 1") == ast.Or((one,) * 3)
 
 
-def test_membership_and_null_tests_may_be_negated() -> None:
+def test_parse_membership_and_null_tests_negated() -> None:
     items = ast.Literal("list", (ONE, ast.Literal("integer", -2)))
     assert predicate("$a.x in [1, -2]") == ast.InList(AX, items)
     assert predicate("$a.x not in [1, -2]") == ast.InList(AX, items, negated=True)
@@ -193,13 +193,13 @@ def test_membership_and_null_tests_may_be_negated() -> None:
 
 
 @pytest.mark.parametrize("word", ["contains", "starts_with", "in", "is", "or", "and"])
-def test_a_word_between_two_bare_variables_is_an_edge(word: str) -> None:
+def test_parse_word_between_two_variables_is_an_edge(word: str) -> None:
     assert clause(f"$a {word} $b") == ast.Traversal(A, word, B)
     assert clause(f"$a {word}{{1,2}} $b") == ast.Traversal(A, word, B, min=1, max=2)
 
 
 @pytest.mark.parametrize("word", sorted(set(KEYWORDS) - {"not"}))
-def test_every_word_but_not_may_be_an_edge(word: str) -> None:
+def test_parse_keyword_other_than_not_as_edge_name(word: str) -> None:
     assert clause(f"$a {word} $b") == ast.Traversal(A, word, B)
     assert clause(f"$a <{word}> $b") == ast.Traversal(A, word, B, undirected=True)
     assert clause(f"$a $w:{word} $b") == ast.Traversal(A, word, B, edge_variable=W)
@@ -207,15 +207,15 @@ def test_every_word_but_not_may_be_an_edge(word: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["$a <not> $b", "$a $w:not $b", "$a $w:<not> $b"])
-def test_not_is_no_edge(text: str) -> None:
+def test_parse_not_as_edge_name_is_refused(text: str) -> None:
     assert match_error(text) == ("`not` cannot be used as an edge name", "not")
 
 
-def test_not_in_between_two_bare_variables_is_a_filter() -> None:
+def test_parse_not_in_between_two_variables_is_a_filter() -> None:
     assert predicate("$a not in $b") == ast.InList(A, B, negated=True)
 
 
-def test_a_less_than_with_a_name_is_a_filter_unless_the_name_is_closed() -> None:
+def test_parse_less_than_name_is_a_filter_unless_the_name_is_closed() -> None:
     assert predicate("$a < knows") == ast.Compare(A, "<", ast.AliasRef("knows"))
     assert clauses("$a < knows $b knows $a") == (
         ast.Filter(ast.Compare(A, "<", ast.AliasRef("knows"))),
@@ -223,7 +223,7 @@ def test_a_less_than_with_a_name_is_a_filter_unless_the_name_is_closed() -> None
     )
 
 
-def test_a_traversal_follows_a_filter_that_ends_in_a_variable() -> None:
+def test_parse_traversal_after_filter_ending_in_a_variable() -> None:
     test = ast.Filter(ast.Compare(AX, "=", B))
     assert clauses("$a.x = $b $a or $b") == (test, ast.Traversal(A, "or", B))
     assert clauses("$a.x = $b $a: T") == (test, ast.Binding(A, "T"))
@@ -231,18 +231,18 @@ def test_a_traversal_follows_a_filter_that_ends_in_a_variable() -> None:
     assert clauses("$a.x = $b not { $a knows $b }") == (test, ast.Negation((ast.Traversal(A, "knows", B),)))
 
 
-def test_a_negation_follows_a_text_call() -> None:
+def test_parse_negation_after_text_call() -> None:
     call = ast.Filter(ast.TextCall("search", AX, ast.Literal("string", "q")))
     assert clauses('search($a.x, "q") not { $a: T }') == (call, ast.Negation((ast.Binding(A, "T"),)))
 
 
-def test_a_parenthesis_after_a_complete_filter_begins_another() -> None:
+def test_parse_parenthesis_after_complete_filter_begins_another() -> None:
     one = ast.Compare(AX, "=", ONE)
     assert clauses("$a.x = 1 ($a.x = 1 or $a.x = 1)") == (ast.Filter(one), ast.Filter(ast.Or((one, one))))
 
 
 @pytest.mark.parametrize("word", KEYWORDS)
-def test_every_word_may_name_anything(word: str) -> None:
+def test_parse_keyword_as_any_name(word: str) -> None:
     body = f"match {{ ${word}: T {{ {word}: ${word} }} ${word}.{word} = 1 }}"
     tail = f"return {{ $a.x as {word}, ${word}.{word} }} order {{ ${word}.{word} desc }}"
     found = query(f"query {word}(${word}: String) {{ {body} {tail} }}")
@@ -263,7 +263,7 @@ def test_every_word_may_name_anything(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", sorted(set(KEYWORDS) - {"true", "false"}))
-def test_every_word_may_be_an_alias_that_orders(word: str) -> None:
+def test_parse_keyword_as_ordering_alias(word: str) -> None:
     found = read(tail=f"return {{ $a.x as {word} }} order {{ {word}, {word} desc }}")
     assert found.order == (
         ast.Ordering(ast.AliasRef(word)),
@@ -273,7 +273,7 @@ def test_every_word_may_be_an_alias_that_orders(word: str) -> None:
 
 @pytest.mark.parametrize("word", sorted(set(KEYWORDS) - {"true", "false", "as"}))
 @pytest.mark.parametrize("value", ["1", "2.5", '"s"', "true", "[1]", 'date("d")', "now()", "$a", "$a.x", "n"])
-def test_every_word_may_follow_a_value_without_a_comma(value: str, word: str) -> None:
+def test_parse_keyword_after_value_without_comma(value: str, word: str) -> None:
     first, second = read(tail=f"return {{ {value} {word} }}").projections
     assert second == ast.Projection(ast.AliasRef(word))
     if isinstance(first.expr, ast.Literal | ast.Variable | ast.Now):
@@ -281,7 +281,7 @@ def test_every_word_may_follow_a_value_without_a_comma(value: str, word: str) ->
         assert change == ast.Insert("T", (ast.Assign("x", first.expr), ast.Assign(word, first.expr)))
 
 
-def test_an_alias_called_distinct_can_be_aggregated() -> None:
+def test_parse_aggregate_of_alias_named_distinct() -> None:
     assert projection("count(distinct)").expr == ast.Aggregate("count", ast.AliasRef("distinct"))
     assert projection("count(distinct distinct)").expr == ast.Aggregate(
         "count", ast.AliasRef("distinct"), distinct=True
@@ -291,13 +291,13 @@ def test_an_alias_called_distinct_can_be_aggregated() -> None:
 # --- return, order, skip, limit --------------------------------------------------------------------------
 
 
-def test_commas_between_projections_are_optional() -> None:
+def test_parse_projections_with_optional_commas() -> None:
     expected = (ast.Projection(AX), ast.Projection(B, "n"), ast.Projection(ast.AliasRef("count")))
     assert read(tail="return { $a.x $b as n count }").projections == expected
     assert read(tail="return { $a.x, $b as n, count, }").projections == expected
 
 
-def test_aggregates_may_be_distinct() -> None:
+def test_parse_aggregates_with_distinct() -> None:
     assert projection("count($a)").expr == ast.Aggregate("count", A)
     assert projection("count(distinct $a.x)").expr == ast.Aggregate("count", AX, distinct=True)
     assert projection("collect($a.x)").expr == ast.Aggregate("collect", AX)
@@ -305,12 +305,12 @@ def test_aggregates_may_be_distinct() -> None:
     assert projection("avg($a.x) as mean") == ast.Projection(ast.Aggregate("avg", AX), "mean")
 
 
-def test_return_may_be_distinct() -> None:
+def test_parse_return_distinct() -> None:
     assert not read().distinct
     assert read(tail="return distinct { $a.x }").distinct
 
 
-def test_order_takes_properties_aliases_and_rankings() -> None:
+def test_parse_order_by_properties_aliases_and_rankings() -> None:
     nearest = ast.Nearest(AX, ast.Variable("q"))
     bm25 = ast.Bm25(AX, ast.Literal("string", "w"))
     text = 'return { $a } order { $a.x, n asc, nearest($a.x, $q), bm25($a.x, "w") desc, '
@@ -325,7 +325,7 @@ def test_order_takes_properties_aliases_and_rankings() -> None:
 
 
 @pytest.mark.parametrize("tail", ["skip 5 limit 10", "limit 10 skip 5"])
-def test_skip_and_limit_stand_in_any_order(tail: str) -> None:
+def test_parse_skip_and_limit_in_any_order(tail: str) -> None:
     found = read(tail=f"return {{ $a }} {tail}")
     assert (found.skip, found.limit) == (5, 10)
 
@@ -352,7 +352,7 @@ def test_skip_and_limit_stand_in_any_order(tail: str) -> None:
         ("[-1, [1]]", "list", (ast.Literal("integer", -1), ast.Literal("list", (ONE,)))),
     ],
 )
-def test_literals_have_their_value(text: str, kind: str, value: object) -> None:
+def test_parse_literal_returns_its_kind_and_value(text: str, kind: str, value: object) -> None:
     found = projection(text).expr
     assert isinstance(found, ast.Literal)
     assert (found.kind, found.value) == (kind, value)
@@ -360,29 +360,29 @@ def test_literals_have_their_value(text: str, kind: str, value: object) -> None:
 
 
 @pytest.mark.parametrize("number", ["18446744073709551616", "-9223372036854775809", "9" * 5000])
-def test_an_integer_that_fits_no_type_is_refused_where_it_stands(number: str) -> None:
+def test_parse_integer_out_of_range_is_refused_with_its_span(number: str) -> None:
     message, marked = match_error(f"$a.x = {number}")
     assert "is out of range" in message
     assert marked == number
 
 
-def test_a_float_that_is_not_finite_is_refused() -> None:
+def test_parse_float_not_finite_is_refused() -> None:
     assert "out of range" in match_error(f"$a.x = {'9' * 400}.0")[0]
 
 
 @pytest.mark.parametrize("text", ["$a knows{-1,2} $b", "$a knows{1,-2} $b"])
-def test_hop_bounds_are_not_negative(text: str) -> None:
+def test_parse_negative_hop_bound_is_refused(text: str) -> None:
     assert "out of range" in match_error(text)[0]
 
 
-def test_an_unsupported_escape_is_marked() -> None:
+def test_parse_unsupported_escape_is_refused_with_its_span() -> None:
     assert match_error('$a.x = "a\\q"') == ("unsupported escape sequence: \\q", "\\q")
 
 
 # --- mutations -------------------------------------------------------------------------------------------
 
 
-def test_statements_mix_freely() -> None:
+def test_parse_insert_update_and_delete_mixed() -> None:
     found = statements("insert T { x: 1, y: null } delete T where x = 1 update T set { x: $p } where x != $p")
     assert found == (
         ast.Insert("T", (ast.Assign("x", ONE), ast.Assign("y", ast.Literal("null", None)))),
@@ -395,11 +395,11 @@ def test_statements_mix_freely() -> None:
     )
 
 
-def test_commas_between_assignments_are_optional() -> None:
+def test_parse_assignments_with_optional_commas() -> None:
     assert statements("insert T { x: 1 y: now() }") == statements("insert T { x: 1, y: now(), }")
 
 
-def test_where_takes_the_whole_boolean_language_over_columns() -> None:
+def test_parse_where_accepts_boolean_expressions_over_columns() -> None:
     text = 'age > 3 and (name in ["a"] or nick is null) and not city starts_with "x"'
     assert where(text) == ast.And(
         (
@@ -421,7 +421,7 @@ def test_where_takes_the_whole_boolean_language_over_columns() -> None:
     )
 
 
-def test_a_column_called_not_can_be_compared() -> None:
+def test_parse_where_on_column_named_not() -> None:
     column = ast.Compare(ast.ColumnName("not"), "=", ONE)
     assert where("not = 1") == column
     assert where("not not = 1 and not in is null") == ast.And(
@@ -432,7 +432,7 @@ def test_a_column_called_not_can_be_compared() -> None:
 # --- spans -----------------------------------------------------------------------------------------------
 
 
-def test_spans_cover_what_they_name() -> None:
+def test_parse_read_spans_cover_their_text() -> None:
     text = (
         "query find($p: [String]?) { match { $a : Person { name : $p , } $a $w : knows {1,2} $b "
         "not { $a . age >= -1 } ( $a.x in [ 1 ] ) or search($a.x, $p) } "
@@ -477,7 +477,7 @@ def test_spans_cover_what_they_name() -> None:
     assert [piece(item.span) for item in found.body.order] == ["n desc"]
 
 
-def test_spans_of_mutations_cover_what_they_name() -> None:
+def test_parse_mutation_spans_cover_their_text() -> None:
     text = "query q() { insert Person { x : 1 , y: null } update Firm set { x: 1 } where not x = $p }"
     body = query(text).body
     assert isinstance(body, ast.MutationBody)

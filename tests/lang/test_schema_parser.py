@@ -47,11 +47,11 @@ def edge(text: str) -> EdgeDecl:
 # --- what is said ----------------------------------------------------------------------------------------
 
 
-def test_an_empty_text_declares_nothing() -> None:
+def test_parse_empty_schema_returns_no_declaration() -> None:
     assert parse("") == parse(" \t\r\n// x\n/* y */") == SchemaFile()
 
 
-def test_declarations_keep_their_order() -> None:
+def test_parse_schema_keeps_the_order_of_declarations() -> None:
     found = parse("edge B: A -> A node A {} interface C {}").declarations
     assert [type(item) for item in found] == [EdgeDecl, NodeDecl, InterfaceDecl]
 
@@ -59,7 +59,7 @@ def test_declarations_keep_their_order() -> None:
 @pytest.mark.parametrize(
     "name", ["node", "edge", "interface", "implements", "enum", "true", "false", "key", "card", "_", "_1aB"]
 )
-def test_a_property_may_be_called(name: str) -> None:
+def test_parse_property_accepts_the_name(name: str) -> None:
     text = f"interface I {{ {name}: String }} node A {{ {name}: String @key }}"
     interface, found = parse(text).declarations
     assert isinstance(interface, InterfaceDecl)
@@ -70,14 +70,14 @@ def test_a_property_may_be_called(name: str) -> None:
 
 @pytest.mark.parametrize("before", ["@x", "@key", "@x(1)", "@x(y)", "@unique(y)", "? ", "@x @range(y, ..1)"])
 @pytest.mark.parametrize("name", ["node", "edge", "interface", "implements", "enum", "true", "card"])
-def test_a_property_may_be_called_like_a_keyword_after_anything(name: str, before: str) -> None:
+def test_parse_property_named_like_a_keyword_after_any_member(name: str, before: str) -> None:
     (found,) = parse(f"node A {{ y: I32 {before} {name}: String }}").declarations
     assert isinstance(found, NodeDecl)
     assert found.members[-1] == PropertyDecl(name, STRING)
 
 
 @pytest.mark.parametrize("name", ["node", "edge", "interface", "implements", "enum", "key", "unique", "card"])
-def test_a_keyword_may_be_an_argument(name: str) -> None:
+def test_parse_keyword_as_constraint_argument(name: str) -> None:
     found = node(f"node A {{ @unique({name}) x: String @embed({name}) @note(x, {name}=1) }}")
     assert found.members == (
         BodyConstraint("unique", (Name(name),)),
@@ -92,7 +92,7 @@ def test_a_keyword_may_be_an_argument(name: str) -> None:
 @pytest.mark.parametrize(
     "text", ["nodeA {}", "node A implementsB {}", "edgeA: B -> C", "interfaceA {}", "node A { x: enumm(a) }"]
 )
-def test_a_keyword_ends_where_the_word_ends(text: str) -> None:
+def test_parse_keyword_joined_with_a_name_is_refused(text: str) -> None:
     assert refusals(text)
 
 
@@ -110,12 +110,12 @@ def test_a_keyword_ends_where_the_word_ends(text: str) -> None:
         ("enum(-)?", PropType(Scalar.STRING, nullable=True, enum_values=("-",))),
     ],
 )
-def test_a_type_is_read(text: str, expected: PropType) -> None:
+def test_parse_property_type_returns_the_type(text: str, expected: PropType) -> None:
     assert node(f"node A {{ x: {text} }}").members == (PropertyDecl("x", expected),)
 
 
 @pytest.mark.parametrize("name", ["key", "unique", "index", "range", "check"])
-def test_a_constraint_name_with_a_parenthesis_is_always_a_body_constraint(name: str) -> None:
+def test_parse_constraint_name_with_parenthesis_is_a_body_constraint(name: str) -> None:
     assert node(f"node A {{ value: String @{name}(value) }}").members == (
         PropertyDecl("value", STRING),
         BodyConstraint(name, (Name("value"),)),
@@ -123,12 +123,12 @@ def test_a_constraint_name_with_a_parenthesis_is_always_a_body_constraint(name: 
 
 
 @pytest.mark.parametrize("between", ["", " ", "\n", " /* x */ ", "// x\n"])
-def test_a_constraint_is_one_however_its_parts_are_separated(between: str) -> None:
+def test_parse_constraint_with_whitespace_between_its_parts(between: str) -> None:
     found = node(f"node A {{ x: String @{between}key{between}(x) }}")
     assert found.members[1] == BodyConstraint("key", (Name("x"),))
 
 
-def test_a_constraint_name_without_a_parenthesis_annotates_the_property_before_it() -> None:
+def test_parse_constraint_name_without_parenthesis_annotates_the_property() -> None:
     found = node("node A { x: String @unique @index y: I32 @key }")
     assert found.members == (
         PropertyDecl("x", STRING, (AnnotationDecl("unique"), AnnotationDecl("index"))),
@@ -136,7 +136,7 @@ def test_a_constraint_name_without_a_parenthesis_annotates_the_property_before_i
     )
 
 
-def test_a_longer_name_is_no_constraint() -> None:
+def test_parse_name_beginning_like_a_constraint_is_an_annotation() -> None:
     found = node('node A { x: String @keyed("a") @check_me(x) }')
     assert found.members == (
         PropertyDecl("x", STRING, (AnnotationDecl("keyed", "a"), AnnotationDecl("check_me", Name("x")))),
@@ -156,7 +156,7 @@ def test_a_longer_name_is_no_constraint() -> None:
         ("0..18446744073709551615", Bounds(0, 2**64 - 1)),
     ],
 )
-def test_bounds_are_read(text: str, bounds: Bounds) -> None:
+def test_parse_range_returns_its_bounds(text: str, bounds: Bounds) -> None:
     found = node(f"node A {{ @range(x, {text}) }}").members[0]
     assert found == BodyConstraint("range", (Name("x"), bounds))
     # 1 == 1.0 in Python, so that equality does not detect an integer that became a float.
@@ -170,14 +170,14 @@ def test_bounds_are_read(text: str, bounds: Bounds) -> None:
     ("text", "value"),
     [('"a"', "a"), ("5", 5), ("1.50", 1.5), ("true", True), ("false", False), ("truely", Name("truely"))],
 )
-def test_an_annotation_takes_any_literal_or_a_name(text: str, value: str | float | Name) -> None:
+def test_parse_annotation_accepts_any_literal_or_name(text: str, value: str | float | Name) -> None:
     (found,) = node(f"node A @note({text}, k={'1' if isinstance(value, Name) else text}) {{}}").annotations
     expected = 1 if isinstance(value, Name) else value
     assert found == AnnotationDecl("note", value, (("k", expected),))
     assert type(found.value) is type(value)
 
 
-def test_an_edge_header_has_cardinality_then_annotations() -> None:
+def test_parse_edge_header_with_cardinality_and_annotations() -> None:
     found = edge('edge E: A -> B @card(1..2) @description("x") { since: Date? @unique(src, dst) }')
     assert found == EdgeDecl(
         "E",
@@ -192,28 +192,28 @@ def test_an_edge_header_has_cardinality_then_annotations() -> None:
     )
 
 
-def test_a_cardinality_may_be_open_and_an_edge_body_left_out() -> None:
+def test_parse_edge_with_open_cardinality_and_no_body() -> None:
     assert edge("edge E: A -> B @card(2..)") == edge("edge E:A->B@card(2 ..){}")
     assert edge("edge E: A -> B @card(2..)").card == CardDecl(2, None)
 
 
 @pytest.mark.parametrize("place", ["node A @card {}", "node A @card(1) {}"])
-def test_card_is_an_ordinary_annotation_elsewhere(place: str) -> None:
+def test_parse_card_outside_edge_header_is_an_annotation(place: str) -> None:
     assert node(place).annotations[0].name == "card"
 
 
-def test_a_node_lists_its_interfaces() -> None:
+def test_parse_node_returns_its_interfaces() -> None:
     assert node("node A @x implements B, C {}") == NodeDecl(
         "A", (AnnotationDecl("x"),), (Name("B"), Name("C"))
     )
 
 
-def test_a_byte_order_mark_at_the_start_is_passed_over() -> None:
+def test_parse_schema_ignores_byte_order_mark_at_the_start() -> None:
     assert parse("\ufeffnode A {}") == parse("node A {}")
     assert refusals("node A {} \ufeff")
 
 
-def test_spans_point_at_names_types_and_constraints() -> None:
+def test_parse_schema_spans_cover_names_types_and_constraints() -> None:
     text = "node Ab { cd: [I32]? @key @unique(cd) }"
     found = node(text)
     prop, constraint = found.members
@@ -229,14 +229,14 @@ def test_spans_point_at_names_types_and_constraints() -> None:
 # --- what is refused -------------------------------------------------------------------------------------
 
 
-def test_every_broken_declaration_is_reported_once() -> None:
+def test_parse_errors_report_every_broken_declaration_once() -> None:
     text = "node A { x }\nnode B { x: I32 }\nedge C: A\nnode D { y: }\ninterface E { @x }"
     with pytest.raises(LanguageError) as caught:
         parse(text)
     assert [item.line for item in caught.value.diagnostics] == [1, 3, 4, 5]
 
 
-def test_a_missing_brace_does_not_hide_the_next_declaration() -> None:
+def test_parse_errors_after_missing_brace_include_the_next_declaration() -> None:
     with pytest.raises(LanguageError) as caught:
         parse("node A {\n  x: I32\n\nnode B {\n  y: }\n")
     first, second = caught.value.diagnostics
@@ -244,26 +244,26 @@ def test_a_missing_brace_does_not_hide_the_next_declaration() -> None:
     assert (first.line, first.column, second.line) == (2, 9, 5)
 
 
-def test_a_property_called_node_does_not_look_like_a_declaration_to_recovery() -> None:
+def test_parse_error_recovery_ignores_properties_named_like_keywords() -> None:
     with pytest.raises(LanguageError) as caught:
         parse("node A {\n  node: String\n  edge: String\n  x y\n}\nnode B {}")
     assert [item.line for item in caught.value.diagnostics] == [4]
 
 
-def test_wrong_escapes_and_syntax_errors_are_reported_together() -> None:
+def test_parse_errors_report_wrong_escapes_and_syntax_errors_together() -> None:
     found = refusals('node A @description("\\q") {}\nnode B { x }\nnode C { y: Strin }')
     assert len(found) == 3
     assert found[0] == r"parse error: unsupported escape sequence: \q"
     assert found[2] == "parse error: unknown type: Strin"
 
 
-def test_a_span_counts_bytes() -> None:
+def test_parse_error_span_counts_bytes() -> None:
     with pytest.raises(LanguageError) as caught:
         parse('node A @x("é") { ! }')
     assert caught.value.details["diagnostics"][0]["span"] == {"start": 18, "end": 19}
 
 
-def test_the_number_of_reported_errors_is_bounded() -> None:
+def test_parse_errors_are_limited_in_number() -> None:
     with pytest.raises(LanguageError) as caught:
         parse("node A { x }\n" * 5000)
     assert len(caught.value.diagnostics) == MAX_DIAGNOSTICS
@@ -292,7 +292,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_text_gives_a_language_error(case: str) -> None:
+def test_parse_hostile_text_raises_language_error(case: str) -> None:
     assert refusals(HOSTILE[case])
 
 
@@ -334,5 +334,5 @@ def test_hostile_text_gives_a_language_error(case: str) -> None:
         "node A { 1x: I32 }",
     ],
 )
-def test_what_the_grammar_does_not_know_is_refused(text: str) -> None:
+def test_parse_text_outside_the_grammar_is_refused(text: str) -> None:
     assert all(found.startswith("parse error: ") for found in refusals(text))

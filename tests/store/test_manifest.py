@@ -48,7 +48,7 @@ def stored_rows(view: ManifestView, kind: str) -> list[list[str]]:
 # --- what stands in which fragment ----------------------------------------------------------------------
 
 
-def test_the_registry_and_every_head_stand_alone_in_their_fragments(uri: str) -> None:
+def test_manifest_registry_and_heads_have_their_own_fragments(uri: str) -> None:
     manifest = make_manifest(uri, ["main", "a", "b"])
     for branch in ("main", "a", "main", "b"):
         move(manifest, manifest.view, branch)
@@ -58,7 +58,7 @@ def test_the_registry_and_every_head_stand_alone_in_their_fragments(uri: str) ->
     assert kinds(view) == {"registry": 1, "branches": 1, "head": 3, "commit": 5, "schema": 1}
 
 
-def test_a_commit_adds_one_log_fragment_and_replaces_one_head(uri: str) -> None:
+def test_publish_adds_one_log_fragment_and_replaces_one_head(uri: str) -> None:
     manifest = make_manifest(uri, ["main", "other"])
     before = {file.name for file in manifest.view.files}
     record = move(manifest, manifest.view)
@@ -69,7 +69,7 @@ def test_a_commit_adds_one_log_fragment_and_replaces_one_head(uri: str) -> None:
     assert any(record.id in name for name in new)
 
 
-def test_a_head_fragment_that_holds_two_rows_is_not_replaced(uri: str) -> None:
+def test_replace_head_in_fragment_with_two_rows_is_refused(uri: str) -> None:
     manifest = make_manifest(uri)
     head = head_of(manifest, manifest.view)
     file = manifest.view.head_file(head.incarnation)
@@ -80,7 +80,7 @@ def test_a_head_fragment_that_holds_two_rows_is_not_replaced(uri: str) -> None:
         fresh.replace_head_if_equals(fresh.view, head, ManifestChange(heads=[head]))
 
 
-def test_a_head_that_is_not_the_expected_one_is_not_replaced(uri: str) -> None:
+def test_replace_head_with_stale_expectation_loses_the_swap(uri: str) -> None:
     manifest = make_manifest(uri)
     stale = head_of(manifest, manifest.view)
     move(manifest, manifest.view)
@@ -90,7 +90,7 @@ def test_a_head_that_is_not_the_expected_one_is_not_replaced(uri: str) -> None:
     assert manifest.refresh().version == version
 
 
-def test_the_registry_that_is_not_the_expected_one_is_not_replaced(uri: str) -> None:
+def test_replace_registry_with_stale_expectation_loses_the_swap(uri: str) -> None:
     manifest = make_manifest(uri)
     stale = manifest.registry(manifest.view)
     manifest.replace_registry_if_equals(
@@ -103,7 +103,7 @@ def test_the_registry_that_is_not_the_expected_one_is_not_replaced(uri: str) -> 
     assert manifest.registry(manifest.refresh()).format == 3
 
 
-def test_a_manifest_with_two_registries_is_refused_loudly(uri: str) -> None:
+def test_manifest_with_two_registries_raises_storage_error(uri: str) -> None:
     manifest = make_manifest(uri)
     registry = manifest.registry(manifest.view)
     manifest._swap(manifest.view, remove=[], change=ManifestChange(registry=registry.with_next_epoch()))
@@ -114,7 +114,7 @@ def test_a_manifest_with_two_registries_is_refused_loudly(uri: str) -> None:
 # --- the compare-and-swap -------------------------------------------------------------------------------
 
 
-def test_of_two_publishers_to_one_branch_exactly_one_wins(uri: str) -> None:
+def test_publish_by_two_writers_to_one_branch_succeeds_once(uri: str) -> None:
     one = make_manifest(uri)
     two = reopen(one)
     record = move(one, one.view, message="one")
@@ -124,7 +124,7 @@ def test_of_two_publishers_to_one_branch_exactly_one_wins(uri: str) -> None:
     assert [item.message for item in two.all_commits(two.view) if item.parent] == ["one"]
 
 
-def test_the_loser_succeeds_on_a_fresh_view(uri: str) -> None:
+def test_publish_after_lost_swap_succeeds_on_a_fresh_view(uri: str) -> None:
     one = make_manifest(uri)
     two = reopen(one)
     first = move(one, one.view)
@@ -133,7 +133,7 @@ def test_the_loser_succeeds_on_a_fresh_view(uri: str) -> None:
     assert move(two, two.refresh()).parent == first.id
 
 
-def test_publishers_to_different_branches_both_succeed_from_one_view(uri: str) -> None:
+def test_publish_to_different_branches_from_one_view_succeeds(uri: str) -> None:
     one = make_manifest(uri, ["main", "other"])
     two = reopen(one)
     first, second = move(one, one.view, "main"), move(two, two.view, "other")
@@ -143,7 +143,7 @@ def test_publishers_to_different_branches_both_succeed_from_one_view(uri: str) -
     assert kinds(view)["commit"] == 3
 
 
-def test_of_many_publishers_at_once_one_wins(uri: str) -> None:
+def test_publish_by_many_writers_at_once_succeeds_once(uri: str) -> None:
     first = make_manifest(uri)
     handles = [reopen(first) for _ in range(8)]
     outcomes = together([partial(move, handle, handle.view) for handle in handles])
@@ -153,7 +153,7 @@ def test_of_many_publishers_at_once_one_wins(uri: str) -> None:
     assert head_of(first, first.refresh()).commit == won[0]
 
 
-def test_publishers_to_many_branches_at_once_all_win(uri: str) -> None:
+def test_publish_to_many_branches_at_once_succeeds(uri: str) -> None:
     names = [f"b{number}" for number in range(6)]
     first = make_manifest(uri, ["main", *names])
     handles = {name: reopen(first) for name in names}
@@ -169,7 +169,7 @@ def create(manifest: Manifest, name: str) -> BranchEntry:
     return entry
 
 
-def test_two_creators_of_one_branch_conflict(uri: str) -> None:
+def test_create_branch_twice_loses_the_swap(uri: str) -> None:
     one = make_manifest(uri)
     two = reopen(one)
     create(one, "x")
@@ -180,7 +180,7 @@ def test_two_creators_of_one_branch_conflict(uri: str) -> None:
     assert list(two.branches(two.refresh())) == ["main", "x"]
 
 
-def test_creating_a_branch_commutes_with_a_publish(uri: str) -> None:
+def test_create_branch_beside_a_publish_succeeds(uri: str) -> None:
     one = make_manifest(uri)
     two = reopen(one)
     first = head_of(two, two.view).commit
@@ -275,7 +275,7 @@ def test_full_bucket_is_stored_without_compression(tmp_path: Path) -> None:
     assert cold.branches(cold.view) == entries
 
 
-def test_deleting_a_branch_conflicts_with_a_publish_to_it(uri: str) -> None:
+def test_delete_branch_after_a_publish_to_it_loses_the_swap(uri: str) -> None:
     one = make_manifest(uri, ["main", "x"])
     two = reopen(one)
     entry = two.branch(two.view, "x")
@@ -289,7 +289,7 @@ def test_deleting_a_branch_conflicts_with_a_publish_to_it(uri: str) -> None:
         move(one, one.view, "x")
 
 
-def test_a_branch_that_is_gone_cannot_be_deleted_again(uri: str) -> None:
+def test_delete_branch_twice_loses_the_swap(uri: str) -> None:
     manifest = make_manifest(uri, ["main", "x"])
     entry = manifest.branch(manifest.view, "x")
     assert entry is not None
@@ -301,20 +301,20 @@ def test_a_branch_that_is_gone_cannot_be_deleted_again(uri: str) -> None:
 # --- creation -------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_not_a_graph(uri: str) -> None:
+def test_open_manifest_of_missing_root_raises_not_a_graph(uri: str) -> None:
     with pytest.raises(NotAGraph) as caught:
         Manifest.open(lance_root(uri))
     assert not caught.value.is_incomplete
 
 
-def test_a_second_creation_is_refused(uri: str) -> None:
+def test_create_manifest_twice_loses_the_swap(uri: str) -> None:
     first = make_manifest(uri)
     with pytest.raises(SwapLost):
         make_manifest(uri)
     assert reopen(first).view.version == first.view.version
 
 
-def test_of_many_creators_one_wins(uri: str) -> None:
+def test_create_manifest_by_many_processes_succeeds_once(uri: str) -> None:
     changes = [first_change() for _ in range(6)]
     outcomes = together([partial(Manifest.create, lance_root(uri), change) for change in changes])
     won = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Manifest)]
@@ -326,25 +326,25 @@ def test_of_many_creators_one_wins(uri: str) -> None:
 
 
 @pytest.mark.parametrize("round_", range(4))
-def test_many_beginnings_make_one_version(uri: str, round_: int) -> None:
+def test_begin_init_many_times_at_once_makes_one_version(uri: str, round_: int) -> None:
     root = lance_root(uri)
     assert together([partial(begin_init, root)] * (4 + round_)) == [None] * (4 + round_)
     assert root.open(manifest_module.PATH).version == 1
 
 
-def test_a_beginner_who_comes_late_does_not_touch_the_graph(uri: str) -> None:
+def test_begin_init_of_existing_graph_changes_nothing(uri: str) -> None:
     manifest = make_manifest(uri)
     begin_init(lance_root(uri))
     assert reopen(manifest).view.files == manifest.view.files
 
 
-def test_a_root_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+def test_create_manifest_in_unwritable_root_raises_storage_error(tmp_path: Path) -> None:
     (tmp_path / "graph").write_text("a file where the folder should be")
     with pytest.raises(StorageError):
         make_manifest(str(tmp_path / "graph"))
 
 
-def test_a_half_made_root_cannot_be_opened_and_can_be_completed(uri: str) -> None:
+def test_open_manifest_after_interrupted_init_is_refused_and_init_completes(uri: str) -> None:
     begin_init(lance_root(uri))
     with pytest.raises(NotAGraph) as caught:
         Manifest.open(lance_root(uri))
@@ -355,7 +355,7 @@ def test_a_half_made_root_cannot_be_opened_and_can_be_completed(uri: str) -> Non
 # --- refreshing and finding -----------------------------------------------------------------------------
 
 
-def test_refresh_reads_only_what_is_new() -> None:
+def test_refresh_reads_only_new_files() -> None:
     writer = make_manifest(fresh_memory(), ["main", *(f"b{number}" for number in range(20))])
     for number in range(20):
         move(writer, writer.view, f"b{number}")
@@ -371,12 +371,12 @@ def test_refresh_reads_only_what_is_new() -> None:
     assert sum(head.sequence == 3 for head in heads) == 1
 
 
-def test_a_refresh_that_finds_nothing_new_gives_the_same_view(uri: str) -> None:
+def test_refresh_without_new_version_returns_the_same_view(uri: str) -> None:
     manifest = make_manifest(uri)
     assert manifest.refresh() is manifest.view
 
 
-def test_a_warm_head_costs_the_same_reads_after_few_commits_and_after_many() -> None:
+def test_read_of_warm_head_costs_the_same_after_many_commits() -> None:
     writer = make_manifest(fresh_memory())
     reader = reopen(writer)
 
@@ -395,7 +395,7 @@ def test_a_warm_head_costs_the_same_reads_after_few_commits_and_after_many() -> 
     assert reads() == early > 0
 
 
-def test_finding_a_commit_reads_only_files_that_cover_its_id() -> None:
+def test_find_commit_reads_only_files_that_cover_its_id() -> None:
     manifest = make_manifest(fresh_memory())
     records = [move(manifest, manifest.view) for _ in range(10)]
     cold = reopen(manifest)
@@ -403,7 +403,7 @@ def test_finding_a_commit_reads_only_files_that_cover_its_id() -> None:
     assert [name.split("-")[2] for name in cold._rows._files] == [records[4].id]
 
 
-def test_an_id_that_no_file_covers_costs_no_read() -> None:
+def test_find_commit_with_id_outside_all_files_reads_nothing() -> None:
     manifest = make_manifest(fresh_memory())
     move(manifest, manifest.view)
     cold = reopen(manifest)
@@ -412,7 +412,7 @@ def test_an_id_that_no_file_covers_costs_no_read() -> None:
     assert not cold._rows._files
 
 
-def test_a_large_folded_file_is_searched_and_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_commit_in_large_folded_file_does_not_load_it(monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = make_manifest(fresh_memory())
     records = [move(manifest, manifest.view) for _ in range(LOG_COMPACT_AT)]
     assert manifest.compact_log()
@@ -422,7 +422,7 @@ def test_a_large_folded_file_is_searched_and_not_loaded(monkeypatch: pytest.Monk
     assert not cold._rows._files
 
 
-def test_an_odd_id_inside_a_large_files_range_is_simply_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_commit_with_invalid_id_in_range_returns_none(monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = make_manifest(fresh_memory())
     records = [move(manifest, manifest.view) for _ in range(LOG_COMPACT_AT)]
     assert manifest.compact_log()
@@ -431,14 +431,14 @@ def test_an_odd_id_inside_a_large_files_range_is_simply_not_found(monkeypatch: p
     assert cold.find_commit(cold.view, f"{records[3].id}' OR '1' = '1") is None
 
 
-def test_a_missing_schema_is_a_storage_error(uri: str) -> None:
+def test_read_of_missing_schema_raises_storage_error(uri: str) -> None:
     manifest = make_manifest(uri)
     assert manifest.schema(manifest.view, SCHEMA) == "{}"
     with pytest.raises(StorageError, match="__manifest has no schema"):
         manifest.schema(manifest.view, "cd" * 32)
 
 
-def test_a_missing_file_of_the_manifest_is_an_error_and_not_an_empty_answer(tmp_path: Path) -> None:
+def test_read_of_missing_manifest_file_raises_error(tmp_path: Path) -> None:
     manifest = make_manifest(str(tmp_path / "graph"))
     record = move(manifest, manifest.view)
     cold = reopen(manifest)
@@ -449,7 +449,7 @@ def test_a_missing_file_of_the_manifest_is_an_error_and_not_an_empty_answer(tmp_
     assert caught.value.details["reason"] == "damaged"
 
 
-def test_rows_read_twice_are_counted_once() -> None:
+def test_row_cache_counts_rows_read_twice_once() -> None:
     manifest = make_manifest(fresh_memory())
     file = manifest.view.of_kind("commit")[0]
     rows = manifest._rows.read(manifest.view, file)
@@ -458,7 +458,7 @@ def test_rows_read_twice_are_counted_once() -> None:
     assert manifest._rows._files.currsize == sum(len(found) for found in manifest._rows._files.values())
 
 
-def test_the_row_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_cache_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_files, "_CACHED_ROWS", 10)
     manifest = make_manifest(fresh_memory())
     records = [move(manifest, manifest.view) for _ in range(30)]
@@ -469,7 +469,7 @@ def test_the_row_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- folding --------------------------------------------------------------------------------------------
 
 
-def test_a_log_below_the_threshold_is_left_alone() -> None:
+def test_compact_log_below_the_threshold_does_nothing() -> None:
     manifest = make_manifest(fresh_memory())
     for _ in range(LOG_COMPACT_AT - 2):
         move(manifest, manifest.view)
@@ -479,7 +479,7 @@ def test_a_log_below_the_threshold_is_left_alone() -> None:
     assert not manifest.needs_log_compaction
 
 
-def test_folding_keeps_every_commit_and_the_heads(uri: str) -> None:
+def test_compact_log_keeps_every_commit_and_head(uri: str) -> None:
     manifest = make_manifest(uri, ["main", "other"])
     records = [move(manifest, manifest.view, branch) for _ in range(20) for branch in ("main", "other")]
     heads = [head_of(manifest, manifest.view, branch) for branch in ("main", "other")]
@@ -491,7 +491,7 @@ def test_folding_keeps_every_commit_and_the_heads(uri: str) -> None:
 
 
 @pytest.mark.parametrize("publish_first", [True, False])
-def test_folding_commutes_with_a_publish_from_the_same_view(uri: str, publish_first: bool) -> None:
+def test_compact_log_beside_a_publish_succeeds(uri: str, publish_first: bool) -> None:
     folder = make_manifest(uri)
     records = [move(folder, folder.view) for _ in range(LOG_COMPACT_AT)]
     publisher = reopen(folder)
@@ -507,7 +507,7 @@ def test_folding_commutes_with_a_publish_from_the_same_view(uri: str, publish_fi
     assert kinds(cold.view)["commit"] == 2
 
 
-def test_of_two_foldings_of_the_same_files_one_has_no_effect(uri: str) -> None:
+def test_compact_log_twice_from_one_view_has_effect_once(uri: str) -> None:
     one = make_manifest(uri)
     records = [move(one, one.view) for _ in range(LOG_COMPACT_AT)]
     two = reopen(one)
@@ -519,7 +519,7 @@ def test_of_two_foldings_of_the_same_files_one_has_no_effect(uri: str) -> None:
     ]
 
 
-def test_folding_in_threads_while_others_publish_loses_nothing() -> None:
+def test_compact_log_beside_concurrent_publishes_loses_no_commit() -> None:
     first = make_manifest(fresh_memory(), ["main", "a", "b"])
 
     def publish(branch: str) -> list[CommitRecord]:
@@ -543,7 +543,7 @@ def test_folding_in_threads_while_others_publish_loses_nothing() -> None:
 
 
 @pytest.mark.long
-def test_fragments_stay_few_over_fifteen_hundred_commits() -> None:
+def test_publish_of_1500_commits_keeps_few_fragments() -> None:
     manifest = make_manifest(fresh_memory())
     records = []
     most = 0
@@ -558,7 +558,7 @@ def test_fragments_stay_few_over_fifteen_hundred_commits() -> None:
     assert {item.id for item in cold.all_commits(cold.view) if item.parent} == {item.id for item in records}
 
 
-def test_recovery_rows_are_folded_too() -> None:
+def test_compact_log_folds_recovery_rows() -> None:
     manifest = make_manifest(fresh_memory())
     rows = []
     for number in range(LOG_COMPACT_AT):
@@ -581,7 +581,7 @@ def test_recovery_rows_are_folded_too() -> None:
 # --- rows -----------------------------------------------------------------------------------------------
 
 
-def test_odd_texts_and_huge_versions_survive_storage(uri: str) -> None:
+def test_manifest_with_unusual_texts_and_large_versions_round_trips(uri: str) -> None:
     manifest = make_manifest(uri)
     head = head_of(manifest, manifest.view)
     odd = 'quote\' "double" \\ back\n\u0000\u2028 日本語 🙂 {"a":1}'
@@ -597,7 +597,7 @@ def test_odd_texts_and_huge_versions_survive_storage(uri: str) -> None:
     assert head_of(cold, cold.view).commit == record
 
 
-def test_odd_branch_names_survive_storage(uri: str) -> None:
+def test_manifest_with_unusual_branch_names_round_trips(uri: str) -> None:
     names = [
         "main",
         "a",
