@@ -11,7 +11,9 @@ import pytest
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass, Prepared
+from omnigraph.store.manifest import branch_swaps
 from omnigraph.store.manifest.manifest import LOG_COMPACT_AT
+from tests.support.many_branches import add_branches
 from tests.support.places import fresh_memory, together
 from tests.support.repositories import (
     CITY,
@@ -58,6 +60,30 @@ def test_threads_on_branches_of_their_own_do_not_meet(uri: str) -> None:
     assert together([partial(work, number) for number in range(5)]) == [[2, 3, 4, 5, 6]] * 5
     for number in range(5):
         assert set(people(graph, f"b{number}")) == {f"{number}-{step}" for step in range(5)}
+
+
+def test_writes_to_branches_that_others_fold_meanwhile_are_all_kept(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(branch_swaps, "MAX_HEADS_AT_REST", 1)
+    monkeypatch.setattr(branch_swaps, "REST_AFTER_FILES", 4)
+    graph = make_graph(uri)
+    names = [f"agent-{number}" for number in range(8)]
+    add_branches(graph, names)
+
+    def work(number: int) -> None:
+        mine = handle(graph)
+        for step in range(4):
+            for name in names[number::4]:
+                write(mine, partial(_insert, {f"{step}": "x"}), name)
+        assert mine.warnings == []
+
+    together([partial(work, number) for number in range(4)])
+    put(handle(graph), {"last": "x"})
+    cold = handle(graph)
+    assert len(cold.manifest.view.of_kind("head")) < len(names)
+    assert {name: cold.head(name).commit.sequence for name in names} == dict.fromkeys(names, 5)
+    assert all(set(people(cold, name)) == {"0", "1", "2", "3"} for name in names)
 
 
 def _insert(rows: dict[str, str | None], transaction: Transaction) -> Prepared[None]:

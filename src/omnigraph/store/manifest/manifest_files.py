@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from ulid import ULID
@@ -67,11 +68,17 @@ class ManifestFile:
     @property
     def lower_bound(self) -> str:
         """The lower bound of the names of a bucket of branches."""
-        return bytes.fromhex(self.parts[0].removeprefix("x")).decode()
+        return _decode_bound(self.parts[0])
 
     def covers(self, id_: str) -> bool:
         """Return whether a log file may hold the row of an id."""
         return self.parts[1] <= id_ <= self.parts[2]
+
+
+@lru_cache(maxsize=4_096)
+def _decode_bound(part: str) -> str:
+    # Every new view needs the bounds of all buckets.
+    return bytes.fromhex(part.removeprefix("x")).decode()
 
 
 def parse_file(fragment: int, name: str, rows: int, size: int | None = None) -> ManifestFile:
