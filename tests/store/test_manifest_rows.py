@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lance import LanceOperation
 
 from omnigraph.errors import StorageError
 from omnigraph.store.lance.lance_files import get_fragment
@@ -109,3 +111,23 @@ def test_find_commit_in_a_large_file_checks_the_checksum(
     again = reopen(manifest)
     with pytest.raises(StorageError, match=f"row 'commit:{commit.id}' of .* is damaged: its checksum"):
         again.find_commit(again.view, commit.id)
+
+
+def test_rows_of_a_large_log_file_are_compressed_and_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = make_manifest(str(tmp_path))
+    rows = {f"commit:{number:04}": f'{{"id":"{number:04}","schema":"{"ab" * 40}"}}' for number in range(600)}
+    files = row_files.RowFiles(manifest.root, manifest.refresh)
+    monkeypatch.setattr(row_files, "COMPRESSED_ROWS", 601)
+    plain = files.write("commit-2-0-1.lance", rows)
+    monkeypatch.setattr(row_files, "COMPRESSED_ROWS", 600)
+    written = files.write("commit-2-0-2.lance", rows)
+    assert (written.files[0].file_size_bytes or 0) < (plain.files[0].file_size_bytes or 0)
+    view = manifest.view
+    dataset = lance.LanceDataset.commit(
+        view.dataset, LanceOperation.Append([written]), read_version=view.version
+    )
+    stored = [item for item in dataset.get_fragments() if item.metadata.physical_rows == 600]
+    table = stored[0].to_table(filter="key = 'commit:0077'")
+    assert decode_row("f", "commit:0077", table["body"][0].as_py()) == rows["commit:0077"]

@@ -26,11 +26,13 @@ def write_named_file(
     rows: pa.Table,
     *,
     with_digest: bool = False,
+    file_format: str = FILE_FORMAT,
 ) -> FragmentMetadata:
     """Write rows into a data file of a chosen name and return it as a fragment.
 
-    With `with_digest` the digest of the content is added to the name. The file is complete on return. On a local
-    disk the caller must sync it before a commit names it. A file that no commit names is garbage.
+    With `with_digest` the digest of the content is added to the name. `file_format` is the version of the Lance
+    file format. The file is complete on return. On a local disk the caller must sync it before a commit names it. A
+    file that no commit names is garbage.
     """
     # The request statistics of Lance do not include single files.
     count_requests(writes=1)
@@ -38,7 +40,7 @@ def write_named_file(
         if root.local is not None:
             folder = root.local / path / "data"
             folder.mkdir(parents=True, exist_ok=True)
-            writer = session.open_writer(name, schema=rows.schema, version=FILE_FORMAT)
+            writer = session.open_writer(name, schema=rows.schema, version=file_format)
             found = _encode(writer, folder / name, rows)
             if with_digest:
                 written, name = name, name_with_digest(name, found.digest)
@@ -47,11 +49,11 @@ def write_named_file(
             # A temporary file first: its size saves a request at commit, and the upload is one put.
             with tempfile.TemporaryDirectory(prefix="omnigraph-") as scratch:
                 target = Path(scratch) / name
-                writer = LanceFileWriter(str(target), rows.schema, version=FILE_FORMAT)
+                writer = LanceFileWriter(str(target), rows.schema, version=file_format)
                 found = _encode(writer, target, rows)
                 name = name_with_digest(name, found.digest) if with_digest else name
                 session.upload_file(str(target), name)
-    return _describe(name, found.size, rows)
+    return _describe(name, found.size, rows, file_format)
 
 
 def _encode(writer: LanceFileWriter, target: Path, rows: pa.Table) -> FileDigest:
@@ -62,8 +64,8 @@ def _encode(writer: LanceFileWriter, target: Path, rows: pa.Table) -> FileDigest
     return digest_new_file(target, target.name)
 
 
-def _describe(name: str, size: int, rows: pa.Table) -> FragmentMetadata:
+def _describe(name: str, size: int, rows: pa.Table, file_format: str) -> FragmentMetadata:
     columns = list(range(rows.num_columns))
-    major, minor = (int(part) for part in FILE_FORMAT.split("."))
+    major, minor = (int(part) for part in file_format.split("."))
     file = DataFile(name, columns, columns, major, minor, file_size_bytes=size)
     return FragmentMetadata(id=0, files=[file], physical_rows=rows.num_rows)

@@ -12,7 +12,7 @@ from cachetools import LRUCache
 from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import NotFound, StorageError
-from omnigraph.store.lance.lance_files import file_name, get_fragment
+from omnigraph.store.lance.lance_files import FILE_FORMAT, file_name, get_fragment
 from omnigraph.store.lance.lance_filters import quote_string
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest_errors import MANIFEST, reading_file
@@ -33,6 +33,13 @@ _UNCOMPRESSED: Final = pa.schema(
     field.with_metadata({"lance-encoding:compression": "none"}) for field in ROW_SCHEMA
 )
 _MAX_ROWS_TO_TAKE = 512
+# Large files of the log are compressed. Version 2.0 of the file format compresses pages; later versions compress
+# each value by itself, and the rows of the log repeat each other.
+COMPRESSED_ROWS: Final = 512
+_COMPRESSED_SCHEMA: Final = pa.schema(
+    [ROW_SCHEMA.field("key"), ROW_SCHEMA.field("body").with_metadata({"lance-encoding:compression": "zstd"})]
+)
+_COMPRESSED_FORMAT: Final = "2.0"
 _MAX_ROWS_TO_CACHE_FILE = 2_048
 _CACHED_ROWS = 16_384
 _CACHED_SINGLE_ROWS = 4_096
@@ -121,9 +128,19 @@ class RowFiles:
     def write(self, name: str, rows: Rows) -> FragmentMetadata:
         """Write a file. The caller must sync it before a commit names it."""
         bodies = [encode_row(key, text) for key, text in rows.items()]
-        schema = _UNCOMPRESSED if name.startswith(f"{BUCKETS}-") else ROW_SCHEMA
+        is_bucket = name.startswith(f"{BUCKETS}-")
+        compressed = not is_bucket and len(rows) >= COMPRESSED_ROWS
+        schema = _UNCOMPRESSED if is_bucket else _COMPRESSED_SCHEMA if compressed else ROW_SCHEMA
         table = pa.table({"key": list(rows), "body": bodies}, schema=schema)
-        fragment = write_named_file(self._root, MANIFEST, self._session, name, table, with_digest=True)
+        fragment = write_named_file(
+            self._root,
+            MANIFEST,
+            self._session,
+            name,
+            table,
+            with_digest=True,
+            file_format=_COMPRESSED_FORMAT if compressed else FILE_FORMAT,
+        )
         self._cache(file_name(fragment.files[0]), rows)
         return fragment
 
