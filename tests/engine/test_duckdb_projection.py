@@ -64,7 +64,7 @@ def numbered_rows(query: exp.Select) -> pa.Table:
 
 @settings(max_examples=100, deadline=None)
 @given(projections())
-def test_rows_order_and_types_are_those_of_the_contract(case: tuple[ProjectionPlan, MatchedRows]) -> None:
+def test_duckdb_projection_equals_the_reference(case: tuple[ProjectionPlan, MatchedRows]) -> None:
     projection, rows = case
     found = run_projection(projection, rows)
     assert found.schema == pa.schema([(output.name, output.type) for output in projection.outputs])
@@ -76,7 +76,7 @@ def test_rows_order_and_types_are_those_of_the_contract(case: tuple[ProjectionPl
 
 @settings(max_examples=50, deadline=None)
 @given(projections())
-def test_the_whole_query_gives_the_rows_that_looking_values_up_late_gives(
+def test_duckdb_projection_in_one_query_equals_late_lookup(
     case: tuple[ProjectionPlan, MatchedRows],
 ) -> None:
     projection, rows = case
@@ -95,7 +95,7 @@ def _plain(column: InputColumn) -> pa.Array | pa.ChunkedArray:
 # --- values that are easy to get wrong -------------------------------------------------------------------
 
 
-def test_a_group_shows_the_zero_that_was_seen_first() -> None:
+def test_group_of_both_zeros_shows_the_first_value() -> None:
     zeros = pa.array([5.0] * 3000 + [-0.0] + [0.0] * 3000)
     projection = ProjectionPlan((taken(zeros), folded("count", pa.int64(), column=None)), grouped=True)
     found = run_projection(projection, matched(zeros)).to_pydict()
@@ -106,7 +106,7 @@ def test_a_group_shows_the_zero_that_was_seen_first() -> None:
     assert projection_query(projection, schema).find(exp.ArgMin) is not None
 
 
-def test_groups_stand_in_first_seen_order_beyond_one_batch_of_rows() -> None:
+def test_groups_of_many_batches_are_in_first_seen_order() -> None:
     keys = pa.array([f"key {(at * 7919) % 50_000}" for at in range(150_000)])
     projection = ProjectionPlan((taken(keys), folded("count", pa.int64(), column=None)), grouped=True)
     found = run_projection(projection, matched(keys))
@@ -114,7 +114,7 @@ def test_groups_stand_in_first_seen_order_beyond_one_batch_of_rows() -> None:
     assert set(found.column("count").to_pylist()) == {3}
 
 
-def test_values_are_collected_in_row_order_beyond_one_batch_of_rows() -> None:
+def test_collect_over_many_batches_keeps_row_order() -> None:
     values = pa.array([(at * 7919) % 1000 for at in range(150_000)])
     in_order = only_value(folded("collect", pa.list_(pa.int64())), matched(values))
     assert in_order == values.to_pylist()
@@ -131,11 +131,11 @@ def test_values_are_collected_in_row_order_beyond_one_batch_of_rows() -> None:
         [-10463702661674150],
     ],
 )
-def test_an_integer_sum_is_rounded_once(values: list[int]) -> None:
+def test_sum_of_integers_is_rounded_once(values: list[int]) -> None:
     assert only_value(folded("sum", pa.float64()), matched(pa.array(values))) == float(sum(values))
 
 
-def test_weights_multiply_counts_and_sums_and_nothing_that_is_distinct() -> None:
+def test_weights_multiply_counts_and_sums_but_not_distinct_aggregates() -> None:
     rows = matched(pa.array([2**63, 5, None, 5], pa.uint64()), weights=[2**40, 3, 7, 1])
     total = 2**63 * 2**40 + 5 * 4
     assert only_value(folded("count", pa.int64(), column=None), rows) == 2**40 + 11
@@ -146,7 +146,7 @@ def test_weights_multiply_counts_and_sums_and_nothing_that_is_distinct() -> None
     assert only_value(folded("sum", pa.float64(), distinct=True), rows) == float(2**63 + 5)
 
 
-def test_a_nan_is_the_greatest_only_when_there_is_nothing_else() -> None:
+def test_max_ignores_nan_unless_all_values_are_nan() -> None:
     assert only_value(folded("max", pa.float64()), matched(pa.array([NAN, -math.inf, None]))) == -math.inf
     assert only_value(folded("min", pa.float64()), matched(pa.array([NAN, math.inf, None]))) == math.inf
     lonely = only_value(folded("max", pa.float64()), matched(pa.array([NAN, None])))
@@ -154,13 +154,13 @@ def test_a_nan_is_the_greatest_only_when_there_is_nothing_else() -> None:
     assert math.isnan(lonely)
 
 
-def test_sums_of_floats_run_over_to_infinity() -> None:
+def test_sum_of_floats_overflows_to_infinity() -> None:
     largest = pa.array([1.7e308, 1.7e308])
     assert only_value(folded("sum", pa.float64()), matched(largest)) == math.inf
     assert only_value(folded("sum", pa.float64()), matched(largest, weights=[9, 9])) == math.inf
 
 
-def test_a_dictionary_of_vectors_is_taken_and_grouped() -> None:
+def test_duckdb_projection_of_vector_dictionary_takes_and_groups() -> None:
     # Handed to DuckDB as a dictionary, this one is an internal failure.
     vectors = pa.array([[0.0, 1.0], [9.0, 9.0], [-0.0, 1.0]], pa.list_(pa.float32(), 2))
     column = pa.DictionaryArray.from_arrays(pa.array([2, None, 0, None, 2]), vectors)
@@ -172,7 +172,7 @@ def test_a_dictionary_of_vectors_is_taken_and_grouped() -> None:
     assert grouped.to_pydict() == {"v": [[0.0, 1.0], None], "count": [3, 2]}
 
 
-def test_chunks_may_have_dictionaries_of_their_own() -> None:
+def test_duckdb_projection_of_chunks_with_different_dictionaries() -> None:
     chunks = [pa.array(["b", "a"]).dictionary_encode(), pa.array(["c", "b"]).dictionary_encode()]
     column = pa.chunked_array(chunks)
     output = OutputColumn("s", pa.string(), InputRef(0))
@@ -184,20 +184,20 @@ def test_chunks_may_have_dictionaries_of_their_own() -> None:
     ).to_pydict() == {"s": ["a", "b", "b"]}
 
 
-def test_two_outputs_may_have_one_name() -> None:
+def test_duckdb_projection_with_two_outputs_of_one_name() -> None:
     column = pa.array([1, 2])
     found = run_projection(ProjectionPlan((taken(column), taken(column)), grouped=True), matched(column))
     assert found.column_names == ["taken", "taken"]
     assert rows_of(found) == [(1, 1), (2, 2)]
 
 
-def test_a_fold_without_groups_is_refused() -> None:
+def test_aggregate_without_grouping_is_refused() -> None:
     with pytest.raises(InvalidInput, match="`sum` is an aggregate"):
         run_projection(ProjectionPlan((folded("sum", pa.float64()),)), matched(pa.array([1])))
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "spark"])
-def test_the_query_can_be_read_back_in_either_dialect(dialect: Dialect) -> None:
+def test_projection_sql_parses_in_either_dialect(dialect: Dialect) -> None:
     folds = [("count", False), ("sum", False), ("avg", True), ("max", False), ("collect", True)]
     outputs = [OutputColumn(fn, pa.float64(), AggregateCall(fn, 0, distinct)) for fn, distinct in folds]  # type: ignore[arg-type]
     projection = ProjectionPlan(
@@ -216,14 +216,14 @@ def test_the_query_can_be_read_back_in_either_dialect(dialect: Dialect) -> None:
 # --- SQL over Arrow --------------------------------------------------------------------------------------
 
 
-def test_a_query_joins_tables_and_readers() -> None:
+def test_run_sql_joins_tables_and_readers() -> None:
     left = pa.table({"id": [1, 2, 3]})
     right = pa.table({"id": [2, 3, 4], "name": ["b", "c", "d"]})
     query = exp.select("r.name").from_("l").join("r", using="id").order_by("r.name")
     assert run_sql(query, {"l": left, "r": right.to_reader()}).to_pydict() == {"name": ["b", "c"]}
 
 
-def test_tables_are_let_go_after_a_query() -> None:
+def test_run_sql_releases_its_tables() -> None:
     table = pa.table({"x": [1]})
     alive = weakref.ref(table)
     run_sql(exp.select("*").from_("t"), {"t": table})
@@ -234,14 +234,14 @@ def test_tables_are_let_go_after_a_query() -> None:
         run_sql(exp.select("*").from_("t"), {})
 
 
-def test_a_python_variable_is_no_table() -> None:
+def test_run_sql_does_not_read_python_variables() -> None:
     # `table` is what the variable is called that holds each of them while they are registered.
     variable = exp.Table(this=exp.to_identifier("table", quoted=True))
     with pytest.raises(duckdb.CatalogException):
         run_sql(exp.select("*").from_(variable), {"t": pa.table({"x": [1]})})
 
 
-def test_threads_see_only_their_own_tables() -> None:
+def test_run_sql_in_threads_sees_only_its_own_tables() -> None:
     def total(number: int) -> int:
         found = run_sql(exp.select("sum(x) AS s").from_("t"), {"t": pa.table({"x": [number] * 1000})})
         return int(found.column("s")[0].as_py())
@@ -258,14 +258,14 @@ def limited(tmp_path: Path) -> Iterator[Path]:
     configure(DatabaseLimits())
 
 
-def test_what_does_not_fit_in_memory_is_spilled_where_it_was_told(limited: Path) -> None:
+def test_run_sql_over_memory_spills_to_the_configured_folder(limited: Path) -> None:
     table = pa.table({"x": pa.array(range(600_000), pa.int64()), "s": ["some text that is long"] * 600_000})
     query = exp.select("x", "s").from_("t").order_by("x DESC")
     assert run_sql(query, {"t": table.to_reader()}).column("x")[0].as_py() == 599_999
     assert [path.name.split("-")[0] for path in limited.iterdir()] == ["spill"]
 
 
-def test_a_query_beyond_its_memory_says_so(limited: Path) -> None:
+def test_run_sql_over_all_memory_raises_resource_limit(limited: Path) -> None:
     query = exp.select("list(s || x::varchar) AS everything").from_("t")
     table = pa.table({"x": range(600_000), "s": ["some text that is long"] * 600_000})
     with pytest.raises(ResourceLimit) as raised:
@@ -274,7 +274,7 @@ def test_a_query_beyond_its_memory_says_so(limited: Path) -> None:
     assert limited.is_dir()
 
 
-def test_a_database_that_broke_is_opened_again() -> None:
+def test_run_sql_after_internal_error_opens_a_new_database() -> None:
     vectors = pa.array([[1.0, 2.0]] * 3, pa.list_(pa.float32(), 2))
     breaking = pa.table({"x": pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, None, 0]), vectors)})
     with pytest.raises(duckdb.InternalException):
@@ -290,7 +290,7 @@ def batches(count: int, rows: int = 1000) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"n": pa.array(range(at * rows, (at + 1) * rows), pa.int64())})
 
 
-def test_a_workspace_gives_back_what_was_appended(tmp_path: Path) -> None:
+def test_workspace_returns_the_appended_rows(tmp_path: Path) -> None:
     kinds = pa.schema(
         [
             ("at", pa.timestamp("ms")),
@@ -309,7 +309,7 @@ def test_a_workspace_gives_back_what_was_appended(tmp_path: Path) -> None:
     assert pa.Table.from_batches(found).cast(kinds) == pa.Table.from_batches([batch, batch])
 
 
-def test_appended_rows_can_be_read_beyond_one_group_of_them(tmp_path: Path) -> None:
+def test_workspace_with_many_row_groups_returns_all_rows(tmp_path: Path) -> None:
     with Workspace(tmp_path) as workspace:
         workspace.append("t", batches(3, rows=100_000))
         workspace.append("t", batches(300))
@@ -317,13 +317,13 @@ def test_appended_rows_can_be_read_beyond_one_group_of_them(tmp_path: Path) -> N
     assert found.column("n").to_pylist() == [number for number in range(300_000) for _ in range(2)]
 
 
-def test_a_table_without_rows_has_its_columns(tmp_path: Path) -> None:
+def test_workspace_table_without_rows_has_its_columns(tmp_path: Path) -> None:
     with Workspace(tmp_path) as workspace:
         assert workspace.append("t", [next(batches(1)).slice(0, 0)]) == 0
         assert [batch.num_rows for batch in workspace.stream(exp.select("n").from_("t"))] in ([], [0])
 
 
-def test_a_failed_append_adds_nothing(tmp_path: Path) -> None:
+def test_workspace_failed_append_adds_nothing(tmp_path: Path) -> None:
     def breaking() -> Iterator[pa.RecordBatch]:
         yield from batches(3, rows=100_000)
         raise StorageError("the source is gone")
@@ -336,7 +336,7 @@ def test_a_failed_append_adds_nothing(tmp_path: Path) -> None:
         assert [row for batch in workspace.stream(count) for row in batch.to_pylist()] == [{"c": 2000}]
 
 
-def test_a_stream_is_not_disturbed_by_what_is_appended_meanwhile(tmp_path: Path) -> None:
+def test_workspace_stream_during_append_is_unchanged(tmp_path: Path) -> None:
     with Workspace(tmp_path, DatabaseLimits(memory="64MB")) as workspace:
         workspace.append("t", batches(4, rows=100_000))
         seen = 0
@@ -346,14 +346,14 @@ def test_a_stream_is_not_disturbed_by_what_is_appended_meanwhile(tmp_path: Path)
         assert seen == 400_000
 
 
-def test_a_workspace_is_gone_after_use(tmp_path: Path) -> None:
+def test_workspace_after_use_leaves_no_file(tmp_path: Path) -> None:
     with Workspace(tmp_path) as workspace:
         workspace.append("t", batches(2))
         assert list(tmp_path.rglob("*.duckdb"))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_workspace_is_gone_after_an_error_with_a_stream_still_open(tmp_path: Path) -> None:
+def test_workspace_after_error_with_open_stream_leaves_no_file(tmp_path: Path) -> None:
     streams: list[Iterator[pa.RecordBatch]] = []
 
     def fail_while_streaming() -> None:
@@ -370,7 +370,7 @@ def test_a_workspace_is_gone_after_an_error_with_a_stream_still_open(tmp_path: P
         next(streams[0])
 
 
-def test_a_closed_workspace_gives_nothing(tmp_path: Path) -> None:
+def test_closed_workspace_stream_is_refused(tmp_path: Path) -> None:
     with Workspace(tmp_path) as workspace:
         workspace.append("t", batches(1))
         stream = workspace.stream(exp.select("n").from_("t"))
@@ -380,7 +380,7 @@ def test_a_closed_workspace_gives_nothing(tmp_path: Path) -> None:
         workspace.append("t", batches(1))
 
 
-def test_a_workspace_that_cannot_be_opened_leaves_nothing(tmp_path: Path) -> None:
+def test_workspace_that_fails_to_open_leaves_no_file(tmp_path: Path) -> None:
     with (
         pytest.raises(InvalidInput, match="gibberish"),
         Workspace(tmp_path, DatabaseLimits(memory="gibberish")),

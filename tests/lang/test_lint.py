@@ -62,7 +62,7 @@ def entities(found: list[dict[str, str]]) -> list[str]:
 # --- the report ------------------------------------------------------------------------------------------
 
 
-def test_a_report_has_exactly_the_documented_shape_and_order_of_keys() -> None:
+def test_lint_report_has_the_documented_keys_in_order() -> None:
     expected = {
         "status": "ok",
         "schema_source": {"kind": "file", "path": "s.pg"},
@@ -105,12 +105,12 @@ def test_a_report_has_exactly_the_documented_shape_and_order_of_keys() -> None:
     assert json.dumps(found) == json.dumps(expected)
 
 
-def test_the_schema_source_is_passed_through() -> None:
+def test_lint_report_contains_the_given_schema_source() -> None:
     graph = {"kind": "graph", "uri": "g"}
     assert lint(READ).to_json(graph)["schema_source"] == graph
 
 
-def test_an_empty_file_is_fine() -> None:
+def test_lint_of_empty_file_is_ok() -> None:
     found = report("// nothing yet")
     assert (found["status"], found["queries_processed"], found["results"], found["findings"]) == (
         "ok",
@@ -120,7 +120,7 @@ def test_an_empty_file_is_fine() -> None:
     )
 
 
-def test_a_type_error_stands_with_its_query_and_leaves_the_others_alone() -> None:
+def test_lint_type_error_is_reported_for_its_query_only() -> None:
     found = report(f"query bad() {{ match {{ $p: Persn }} return {{ $p.x }} }} {READ}")
     bad, good = found["results"]
     assert (found["status"], found["errors"], found["queries_processed"]) == ("error", 1, 2)
@@ -131,7 +131,7 @@ def test_a_type_error_stands_with_its_query_and_leaves_the_others_alone() -> Non
     assert "error" not in good
 
 
-def test_a_query_with_several_errors_shows_the_first_and_carries_all() -> None:
+def test_lint_query_with_several_errors_reports_all_diagnostics() -> None:
     text = "query bad() { match { $p: Person } return { $p.x, $p.y } }"
     (result,) = report(text)["results"]
     assert result["error"] == "type error: T6: node type `Person` has no property `x`"
@@ -141,7 +141,7 @@ def test_a_query_with_several_errors_shows_the_first_and_carries_all() -> None:
     assert report(text)["errors"] == 1
 
 
-def test_a_file_that_does_not_parse_gives_q000_for_each_error_and_no_results() -> None:
+def test_lint_of_unparsable_file_reports_q000_for_each_error() -> None:
     found = report("query a() { mtach } \n query b() { match { $p: Person } retrn { $p.name } }")
     assert (found["status"], found["queries_processed"], found["results"]) == ("error", 0, [])
     assert found["errors"] == 2
@@ -150,7 +150,7 @@ def test_a_file_that_does_not_parse_gives_q000_for_each_error_and_no_results() -
     assert [item["diagnostic"]["line"] for item in found["findings"]] == [1, 2]
 
 
-def test_a_report_is_ok_exactly_when_it_has_no_error() -> None:
+def test_lint_report_without_error_is_ok() -> None:
     assert lint(READ).ok
     assert lint(DELETE).ok
     assert not lint("query").ok
@@ -160,7 +160,7 @@ def test_a_report_is_ok_exactly_when_it_has_no_error() -> None:
 # --- warnings --------------------------------------------------------------------------------------------
 
 
-def test_a_mutation_without_parameters_is_warned_about() -> None:
+def test_lint_mutation_without_parameters_has_a_warning() -> None:
     found = report(DELETE)
     assert found["warnings"] == 1
     assert found["results"][0]["warnings"] == [
@@ -168,18 +168,18 @@ def test_a_mutation_without_parameters_is_warned_about() -> None:
     ]
 
 
-def test_a_mutation_in_error_is_warned_about_too() -> None:
+def test_lint_mutation_with_error_has_a_warning() -> None:
     (result,) = report("query q() { delete Persn where x = 1 }")["results"]
     assert result["status"] == "error"
     assert len(result["warnings"]) == 1
 
 
-def test_a_mutation_with_parameters_and_a_read_without_are_not_warned_about() -> None:
+def test_lint_mutation_with_parameters_and_read_have_no_warning() -> None:
     found = report(f"query gone($n: String) {{ delete Person where name = $n }} {READ}")
     assert found["warnings"] == 0
 
 
-def test_l201_names_each_nullable_property_that_no_update_sets() -> None:
+def test_lint_l201_reports_each_nullable_property_without_update() -> None:
     found = report(UPDATE)["findings"]
     assert found[0] == {
         "severity": "warning",
@@ -194,26 +194,26 @@ def test_l201_names_each_nullable_property_that_no_update_sets() -> None:
     assert report(UPDATE)["warnings"] == 4
 
 
-def test_l201_counts_the_updates_of_all_queries() -> None:
+def test_lint_l201_considers_the_updates_of_all_queries() -> None:
     other = "query rest($n: String) { update Person set { big: 1 born: null } where name = $n }"
     found = report(f"{UPDATE} {other}")["findings"]
     assert [item["property"] for item in found] == ["mood", "tags"]
     assert {tuple(item["query_names"]) for item in found} == {("age", "rest")}
 
 
-def test_l201_is_silent_about_types_that_no_update_touches() -> None:
+def test_lint_l201_ignores_types_without_update() -> None:
     assert report(READ)["findings"] == []
     assert report(DELETE)["findings"] == []
     assert report("query add($n: String) { insert Firm { name: $n } }")["findings"] == []
     assert {item["type_name"] for item in report(UPDATE)["findings"]} == {"Person"}
 
 
-def test_l201_is_silent_about_edges_and_unknown_types() -> None:
+def test_lint_l201_ignores_edges_and_unknown_types() -> None:
     assert report("query q($d: Date) { update Knows set { since: $d } where since = $d }")["findings"] == []
     assert report("query q($d: Date) { update Nothing set { since: $d } where since = $d }")["findings"] == []
 
 
-def test_a_warning_does_not_fail_a_file() -> None:
+def test_lint_of_file_with_warnings_is_ok() -> None:
     assert report(UPDATE)["status"] == "ok"
 
 
@@ -243,7 +243,7 @@ def test_a_warning_does_not_fail_a_file() -> None:
         ("collect($p.age) as ages", {"name": "ages", "kind": "list", "item_kind": "int", "nullable": False}),
     ],
 )
-def test_a_column_is_described_by_its_bare_name_and_kind(returned: str, expected: dict[str, Any]) -> None:
+def test_describe_column_returns_bare_name_and_kind(returned: str, expected: dict[str, Any]) -> None:
     (found,) = columns(returned)
     assert json.dumps(found) == json.dumps(expected)
 
@@ -265,17 +265,17 @@ def test_a_column_is_described_by_its_bare_name_and_kind(returned: str, expected
         ("[Date]", "list"),
     ],
 )
-def test_every_type_has_a_kind(declared: str, kind: str) -> None:
+def test_describe_column_of_every_type_has_a_kind(declared: str, kind: str) -> None:
     (found,) = columns("$x", params=f"$x: {declared}?")
     assert (found["name"], found["kind"], found["nullable"]) == ("x", kind, True)
 
 
-def test_what_an_optional_binds_is_described_as_nullable() -> None:
+def test_describe_column_of_optional_binding_is_nullable() -> None:
     found = columns("$f, $f.name", match="$p: Person  optional { $p worksAt $f }")
     assert [item["nullable"] for item in found] == [True, True]
 
 
-def test_a_read_lists_the_types_of_every_part_of_its_pattern() -> None:
+def test_describe_read_lists_the_types_of_its_whole_pattern() -> None:
     found = operation(
         "query q() { match { $p: Person  not { $p knows $q }  optional { $q2 worksAt $f } } return { $p } }"
     )
@@ -306,7 +306,9 @@ def test_a_read_lists_the_types_of_every_part_of_its_pattern() -> None:
         ),
     ],
 )
-def test_a_mutation_lists_what_it_reads_and_writes(body: str, reads: list[str], writes: list[str]) -> None:
+def test_describe_mutation_lists_types_read_and_written(
+    body: str, reads: list[str], writes: list[str]
+) -> None:
     found = operation(f"query q() {{ {body} }}")
     assert found["result"] == []
     assert entities(found["reads"]) == reads

@@ -110,7 +110,7 @@ STEPS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(size=st.integers(10, 100), block=st.integers(1, 40), steps=STEPS)
-def test_any_reads_and_seeks_give_what_a_file_gives(
+def test_object_reader_reads_and_seeks_like_a_file(
     size: int, block: int, steps: list[tuple[str, int, int]]
 ) -> None:
     data = bytes(range(size))
@@ -125,7 +125,7 @@ def test_any_reads_and_seeks_give_what_a_file_gives(
             assert len(reader._blocks) <= object_reader.CACHED_BLOCKS
 
 
-def test_blocks_that_were_just_used_are_not_fetched_again() -> None:
+def test_object_reader_does_not_fetch_recent_blocks_again() -> None:
     source = _Bytes(bytes(100))
     with small_blocks(10), object_reader.ObjectReader(source, "x") as reader:
         for position in (95, 0, 12, 99, 25, 95):
@@ -134,7 +134,7 @@ def test_blocks_that_were_just_used_are_not_fetched_again() -> None:
     assert source.asked == 4, "the end was used last, so the beginning made room"
 
 
-def test_a_reader_refuses_what_a_file_refuses() -> None:
+def test_object_reader_refuses_invalid_calls_like_a_file() -> None:
     reader = object_reader.ObjectReader(_Bytes(b"abc"), "x")
     with pytest.raises(ValueError, match="negative position -1"):
         reader.seek(-4, io.SEEK_END)
@@ -143,7 +143,7 @@ def test_a_reader_refuses_what_a_file_refuses() -> None:
         reader.read(1)
 
 
-def test_every_backend_streams_large_small_and_empty_objects(store: ObjectStore) -> None:
+def test_open_read_streams_large_small_and_empty_objects(store: ObjectStore) -> None:
     for key, data in (("a/large", LARGE), ("a/small", b"abc"), ("a/empty", b"")):
         store.put(key, data)
         info = store.head(key)
@@ -156,7 +156,7 @@ def test_every_backend_streams_large_small_and_empty_objects(store: ObjectStore)
             assert reader.read(5) == data[1:6]
 
 
-def test_what_is_not_there_is_not_found(store: ObjectStore) -> None:
+def test_head_of_missing_object_raises_not_found(store: ObjectStore) -> None:
     store.put("folder/a", b"1")
     for key in ("nothing", "folder", "folder/a/b"):
         with pytest.raises(NotFound):
@@ -167,7 +167,7 @@ def test_what_is_not_there_is_not_found(store: ObjectStore) -> None:
         reader.read()
 
 
-def test_a_reader_never_mixes_two_versions(place: Place) -> None:
+def test_object_reader_of_replaced_object_never_mixes_versions(place: Place) -> None:
     store = place.open()
     store.put("a", b"old" * 10)
     with small_blocks(10), store.open_read(store.head("a")) as reader:
@@ -181,7 +181,7 @@ def test_a_reader_never_mixes_two_versions(place: Place) -> None:
     assert caught.value.kind == "precondition"
 
 
-def test_twenty_megabytes_take_a_look_and_three_requests(s3: Bucket, bucket_store: ObjectStore) -> None:
+def test_open_read_of_20_mb_makes_four_requests(s3: Bucket, bucket_store: ObjectStore) -> None:
     bucket_store.put("a", LARGE)
     with s3.seam.recording() as log, bucket_store.open_read(bucket_store.head("a")) as reader:
         while reader.read(64 * 1024):
@@ -189,9 +189,7 @@ def test_twenty_megabytes_take_a_look_and_three_requests(s3: Bucket, bucket_stor
     assert methods(log, s3) == ["HEAD", "GET", "GET", "GET"], str(log)
 
 
-def test_a_parquet_file_of_twenty_megabytes_takes_four_requests(
-    s3: Bucket, bucket_store: ObjectStore
-) -> None:
+def test_open_read_of_20_mb_parquet_makes_four_requests(s3: Bucket, bucket_store: ObjectStore) -> None:
     numbers = pa.array(range(700_000), pa.int64())
     table = pa.table({f"c{place}": numbers for place in range(4)})
     file = io.BytesIO()
@@ -205,7 +203,9 @@ def test_a_parquet_file_of_twenty_megabytes_takes_four_requests(
 
 
 @pytest.mark.parametrize("how", ABSORBED)
-def test_one_failed_piece_is_fetched_again(s3: Bucket, bucket_store: ObjectStore, how: How | int) -> None:
+def test_object_reader_retries_one_failed_block(
+    s3: Bucket, bucket_store: ObjectStore, how: How | int
+) -> None:
     bucket_store.put("a", bytes(range(100)))
     with (
         small_blocks(40),
@@ -216,7 +216,7 @@ def test_one_failed_piece_is_fetched_again(s3: Bucket, bucket_store: ObjectStore
     assert fault.hits == 1
 
 
-def test_a_truncated_reply_is_completed_or_an_error_never_the_end(
+def test_object_reader_of_truncated_response_completes_or_raises(
     s3: Bucket, bucket_store: ObjectStore
 ) -> None:
     bucket_store.put("a", bytes(range(100)))
@@ -232,7 +232,7 @@ def test_a_truncated_reply_is_completed_or_an_error_never_the_end(
     assert caught.value.transient
 
 
-def test_a_local_file_that_was_cut_short_is_an_error(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_object_reader_of_truncated_local_file_raises(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("store")
     store = ObjectStore.open(str(folder))
     (folder / "a").write_bytes(bytes(100))
@@ -246,7 +246,7 @@ def test_a_local_file_that_was_cut_short_is_an_error(tmp_path_factory: pytest.Te
 # --- finding ------------------------------------------------------------------------------------------------
 
 
-def test_patterns_match_by_name_and_by_folder(store: ObjectStore) -> None:
+def test_list_with_pattern_matches_names_and_folders(store: ObjectStore) -> None:
     keys = ["a/1.csv", "a/2.csv", "a/2.txt", "a/b/3.csv", "a/b/c/4.csv", "ab/5.csv", "a[1].csv"]
     for key in keys:
         store.put(key, b"x")
@@ -264,7 +264,7 @@ def test_patterns_match_by_name_and_by_folder(store: ObjectStore) -> None:
     assert match("A/*") == match("z/*") == []
 
 
-def test_the_address_of_an_object_is_its_store_and_its_key() -> None:
+def test_split_uri_returns_store_and_key() -> None:
     name = uuid4().hex
     store, key = ObjectStore.split_uri(f"memory://{name}/a/100%?#.csv")
     assert (store.location.uri, key) == (f"memory://{name}", "a/100%?#.csv")
@@ -276,7 +276,7 @@ def test_the_address_of_an_object_is_its_store_and_its_key() -> None:
 # --- writing ------------------------------------------------------------------------------------------------
 
 
-def test_what_is_written_in_pieces_is_one_object(store: ObjectStore) -> None:
+def test_open_write_in_pieces_makes_one_object(store: ObjectStore) -> None:
     for key, data, step in (("a/large", LARGE, 3 * MIB), ("a/small", b"abc", 1), ("a/empty", b"", 1)):
         with store.open_write(key) as file:
             for start in range(0, len(data), step):
@@ -287,7 +287,7 @@ def test_what_is_written_in_pieces_is_one_object(store: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 20 * MIB])
-def test_an_error_on_the_way_leaves_what_was_there(store: ObjectStore, size: int) -> None:
+def test_open_write_that_fails_keeps_the_previous_object(store: ObjectStore, size: int) -> None:
     store.put("a", b"before")
 
     def fail() -> None:
@@ -301,7 +301,7 @@ def test_an_error_on_the_way_leaves_what_was_there(store: ObjectStore, size: int
     assert [info.key for info in store.list()] == ["a"]
 
 
-def test_a_writer_may_use_storage_itself(store: ObjectStore) -> None:
+def test_open_write_beside_other_requests_succeeds(store: ObjectStore) -> None:
     store.put("b", b"1")
     with store.open_write("a") as file:
         for start in range(0, len(LARGE), 10 * MIB):
@@ -310,7 +310,7 @@ def test_a_writer_may_use_storage_itself(store: ObjectStore) -> None:
     assert store.get("a").data == LARGE
 
 
-def test_an_upload_that_fails_or_is_given_up_leaves_no_parts(s3: Bucket, bucket_store: ObjectStore) -> None:
+def test_open_write_that_fails_or_is_abandoned_leaves_no_parts(s3: Bucket, bucket_store: ObjectStore) -> None:
     with (
         s3.seam.fail(503, method="PUT", key="a", nth=2, times=None),
         pytest.raises(StorageError) as caught,
@@ -326,14 +326,14 @@ def test_an_upload_that_fails_or_is_given_up_leaves_no_parts(s3: Bucket, bucket_
 
 
 @pytest.mark.parametrize("how", ABSORBED)
-def test_one_failed_part_is_sent_again(s3: Bucket, bucket_store: ObjectStore, how: How | int) -> None:
+def test_open_write_retries_one_failed_part(s3: Bucket, bucket_store: ObjectStore, how: How | int) -> None:
     with s3.seam.fail(how, method="PUT", nth=2) as fault, bucket_store.open_write("a") as file:
         file.write(LARGE)
     assert fault.hits == 1
     assert bucket_store.get("a").data == LARGE
 
 
-def test_parts_that_never_arrive_are_a_failure_and_not_a_doubt(s3: Bucket, bucket_store: ObjectStore) -> None:
+def test_open_write_with_lost_parts_raises_storage_error(s3: Bucket, bucket_store: ObjectStore) -> None:
     with (
         s3.seam.fail("drop", method="PUT", times=None),
         pytest.raises(StorageError, match="connection failed") as caught,
@@ -366,7 +366,7 @@ def kept_metadata(bucket: Bucket) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("how", ["drop", "applied_500"])
-def test_a_completion_whose_reply_was_lost_is_recognised_by_its_mark(
+def test_open_write_with_lost_completion_response_finds_its_object(
     s3: Bucket, bucket_store: ObjectStore, how: How
 ) -> None:
     with (
@@ -379,7 +379,7 @@ def test_a_completion_whose_reply_was_lost_is_recognised_by_its_mark(
     assert bucket_store.get("a").data == LARGE
 
 
-def test_a_completion_that_cannot_be_told_is_an_unknown_outcome(
+def test_open_write_with_unverifiable_completion_raises_outcome_unknown(
     s3: Bucket, bucket_store: ObjectStore
 ) -> None:
     with (
@@ -391,14 +391,14 @@ def test_a_completion_that_cannot_be_told_is_an_unknown_outcome(
         file.write(LARGE)
 
 
-def test_writing_twenty_megabytes_takes_four_requests(s3: Bucket, bucket_store: ObjectStore) -> None:
+def test_open_write_of_20_mb_makes_four_requests(s3: Bucket, bucket_store: ObjectStore) -> None:
     with s3.seam.recording() as log, bucket_store.open_write("a") as file:
         for start in range(0, len(LARGE), 100_000):
             file.write(LARGE[start : start + 100_000])
     assert sorted(methods(log, s3)) == ["POST", "POST", "PUT", "PUT"], str(log)
 
 
-def test_an_odd_key_is_refused_before_anything_is_sent(store: ObjectStore) -> None:
+def test_invalid_key_is_refused_before_any_request(store: ObjectStore) -> None:
     for key in ("", "a//b", "../a"):
         with pytest.raises(InvalidInput):
             store.head(key)
