@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.engine.memory.row_numbers import RowNumbers
 from omnigraph.engine.memory.table_versions import deleted_rows, table_fragments
 from omnigraph.store.tables.deletion_files import deleted_offsets
 from omnigraph.store.tables.table_fragments import list_fragments
@@ -40,3 +41,35 @@ def check_cache(graph: Any) -> None:
     for fragment in stored:
         found = deleted_rows(cache, snapshot.tables, pin, fragment)
         assert found.tolist() == deleted_offsets(snapshot.tables, pin, fragment).tolist()
+
+
+def cached_numbers(graph: Any) -> RowNumbers:
+    found: RowNumbers = graph._reader.session(graph._repository.snapshot()).table("node:Person").numbers
+    return found
+
+
+def test_column_of_a_fragment_with_many_deleted_rows_is_extended_after_each_update() -> None:
+    with og.init("memory://versions-deleted", schema=SCHEMA) as graph:
+        graph.load({"Person": [{"name": f"p{number}", "age": number % 10} for number in range(1_000)]})
+        graph.mutate("query shrink() { delete Person where age > 2 }")
+        with og.open(graph.uri, upkeep="off") as reader:
+            ages = "query ages() { match { $p: Person } return { sum($p.age) as total } }"
+            reader.query(ages)
+            lineage = cached_numbers(reader).lineage
+            assert cached_numbers(reader).size > 2 * cached_numbers(reader).num_rows
+            for number in range(4):
+                graph.mutate(SET, {"n": f"p{10 * number}", "a": 1})
+                reader.query(ages)
+                assert cached_numbers(reader).lineage == lineage
+
+
+def test_columns_of_lineages_that_no_version_continues_are_dropped() -> None:
+    with og.init("memory://versions-lineages", schema=SCHEMA) as graph:
+        for number in range(14):
+            people = [{"name": f"p{number}-{place}", "age": place} for place in range(300)]
+            graph.load({"Person": people}, mode="overwrite")
+            graph.query("query ages() { match { $p: Person } return { $p.age } }")
+        columns = {family for (_, family), _ in graph._reader.cache._pool._entries if family[0] == "column"}
+        lineages = {family[-1] for family in columns}
+        assert cached_numbers(graph).lineage in lineages
+        assert len(lineages) <= 4

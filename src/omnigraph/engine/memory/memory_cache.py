@@ -290,6 +290,10 @@ class Cache:
         entries, nbytes = self._pool.usage(self._owns)
         return CacheStats(entries, nbytes, self.budget, self._counters.hits, self._counters.misses)
 
+    def drop(self, selects: Callable[[Any], bool]) -> None:
+        """Remove the values of the selected families."""
+        self._pool.drop(lambda family: self._owns(family, selects), self._counters, close=False)
+
     def clear(self) -> None:
         """Remove all values."""
         self._pool.drop(self._owns, self._counters, close=False)
@@ -298,5 +302,5 @@ class Cache:
         """Remove all values and cache no more. Later values are built and returned, but not cached."""
         self._pool.drop(self._owns, self._counters, close=True)
 
-    def _owns(self, family: Hashable) -> bool:
-        return isinstance(family, tuple) and family[0] is self
+    def _owns(self, family: Hashable, selects: Callable[[Any], bool] | None = None) -> bool:
+        return isinstance(family, tuple) and family[0] is self and (selects is None or selects(family[1]))

@@ -32,7 +32,9 @@ Positions = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 _NONE: Positions = np.zeros(0, np.int64)
-# At least this many positions may be unused, and as many as there are rows.
+# Equals no name of a deletion file.
+_UNKNOWN = ""
+# At least this many positions may belong to fragments that are gone, and as many as there are rows.
 _MIN_UNUSED = 256
 # A version that lacks more rows of the version before starts a new lineage, unless they are few.
 _MAX_LOST_SHARE = 16
@@ -202,15 +204,17 @@ class LineageHeads:
         deleted: Callable[[TableFragment], Offsets],
     ) -> LineageHeads:
         """Return the heads with a version: it continues the head that it shares most rows with, if there is one."""
-        best: tuple[int, RowNumbers, RowNumbers] | None = None
-        for head in self.items:
+        for head in sorted(self.items, key=lambda item: _unshared_rows(item, fragments)):
             found = _continue(head, pin, fragments, deleted)
-            if found is not None and (best is None or found[0] < best[0]):
-                best = (found[0], head, found[1])
-        if best is None:
-            return LineageHeads((*self.items[1 - _MAX_HEADS :], _start(pin, fragments, deleted)))
-        others = tuple(item for item in self.items if item is not best[1])
-        return LineageHeads((*others, best[2]))
+            if found is not None:
+                return LineageHeads((*(item for item in self.items if item is not head), found))
+        return LineageHeads((*self.items[1 - _MAX_HEADS :], _start(pin, fragments, deleted)))
+
+
+def _unshared_rows(head: RowNumbers, fragments: Sequence[TableFragment]) -> int:
+    """Return how many rows are in fragments that a head does not have in the same state. No file is read."""
+    known = {files: item.fragment.deletions for files, item in head.by_file.items()}
+    return sum(item.rows for item in fragments if known.get(item.files, _UNKNOWN) != item.deletions)
 
 
 def _start(
@@ -240,8 +244,8 @@ def _continue(
     pin: TablePin,
     fragments: Sequence[TableFragment],
     deleted: Callable[[TableFragment], Offsets],
-) -> tuple[int, RowNumbers] | None:
-    """Return the number of changed rows, and the positions of a version in the lineage of a head."""
+) -> RowNumbers | None:
+    """Return the positions of a version in the lineage of a head; None if it must start a new one."""
     items: list[NumberedFragment] = []
     size, last, changed, kept = head.size, -1, 0, 0
     for fragment in fragments:
@@ -263,7 +267,9 @@ def _continue(
         items.append(item)
     rows = sum(fragment.rows for fragment in fragments)
     lost = head.num_rows - kept
-    if size - rows > max(_MIN_UNUSED, rows) or lost > max(_FEW_LOST, rows // _MAX_LOST_SHARE):
+    # A new lineage has positions for the deleted rows of the present fragments too.
+    unused = size - sum(fragment.physical_rows for fragment in fragments)
+    if unused > max(_MIN_UNUSED, rows) or lost > max(_FEW_LOST, rows // _MAX_LOST_SHARE):
         return None
     serial = next(_SERIALS) if lost or changed else head.serial
-    return lost + changed, RowNumbers(pin, head.lineage, serial, tuple(items), size)
+    return RowNumbers(pin, head.lineage, serial, tuple(items), size)

@@ -124,7 +124,12 @@ def row_numbers(cache: Cache, tables: Tables, pin: TablePin) -> RowNumbers:
         if numbered is not None:
             found.append(numbered)
             return heads
+        ended = {head.lineage for head in heads.items}
         heads = heads.add(pin, table_fragments(cache, tables, pin), deleted)
+        ended -= {head.lineage for head in heads.items}
+        if ended:
+            # No later version continues these columns.
+            cache.drop(lambda name: name[:2] == ("column", pin.path) and name[-1] in ended)
         found.append(heads.items[-1])
         cache.put(family, pin.version, heads.items[-1])
         return heads
