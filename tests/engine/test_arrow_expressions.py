@@ -47,7 +47,7 @@ def kept(predicate: ir.Predicate, found: TableRows, **params: ir.Value) -> list[
 
 @settings(max_examples=350, deadline=None)
 @given(st.integers(0, 60), st.integers(0, 999), questions(), st.booleans(), st.integers(1, 30))
-def test_a_predicate_keeps_the_rows_it_is_true_of(
+def test_predicate_keeps_the_rows_of_the_reference(
     count: int, seed: int, question: tuple[ir.Predicate, Bindings], chunked: bool, chunk: int
 ) -> None:
     predicate, bindings = question
@@ -75,7 +75,7 @@ def holds(op: ir.CompareOp, left: Any, right: Any) -> bool:
 
 @pytest.mark.parametrize("constant", NUMBERS, ids=lambda scalar: scalar.value)
 @pytest.mark.parametrize("column", NUMBERS, ids=lambda scalar: scalar.value)
-def test_every_pair_of_numeric_types_compares_by_value(column: Scalar, constant: Scalar) -> None:
+def test_compare_every_pair_of_numeric_types_by_value(column: Scalar, constant: Scalar) -> None:
     lefts, rights = awkward(column), awkward(constant)
     exact, others = [comparable(item) for item in lefts], [comparable(item) for item in rights]
     pairs = [
@@ -95,7 +95,7 @@ def test_every_pair_of_numeric_types_compares_by_value(column: Scalar, constant:
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_a_comparison_with_null_is_unknown_and_so_is_its_opposite(op: ir.CompareOp) -> None:
+def test_compare_with_null_and_its_negation_are_unknown(op: ir.CompareOp) -> None:
     found = rows_of(I32=[1, None])
     same = ir.Compare(op, ref("I32"), ref("I32"))
     assert kept(ir.Or((same, ir.Not(same))), found) == [0]
@@ -103,7 +103,7 @@ def test_a_comparison_with_null_is_unknown_and_so_is_its_opposite(op: ir.Compare
     assert kept(ir.Or((nothing, ir.Not(nothing))), found, p=None) == []
 
 
-def test_unknown_yields_to_what_decides() -> None:
+def test_boolean_of_unknown_and_deciding_operand_is_decided() -> None:
     found = rows_of(I32=[None], Bool=[True])
     unknown = ir.Compare("=", ref("I32"), ir.Const(1, I64))
     true = ir.Compare("=", ref("Bool"), ir.Const(True, BOOL))
@@ -112,20 +112,20 @@ def test_unknown_yields_to_what_decides() -> None:
     assert kept(ir.And((unknown, true)), found) == []
 
 
-def test_an_empty_conjunction_is_true_and_an_empty_disjunction_false() -> None:
+def test_empty_and_is_true_and_empty_or_is_false() -> None:
     found = rows_of(I32=[1, None])
     assert kept(ir.And(()), found) == [0, 1]
     assert kept(ir.Or(()), found) == []
 
 
-def test_a_fraction_equals_no_integer_and_still_splits_them() -> None:
+def test_compare_integer_with_fraction_by_value() -> None:
     found = rows_of(I32=[2, 3, None])
     assert kept(ir.Compare("=", ref("I32"), ir.Const(2.7, F64)), found) == []
     assert kept(ir.Compare("!=", ref("I32"), ir.Const(2.7, F64)), found) == [0, 1]
     assert kept(ir.Compare("<", ref("I32"), ir.Const(2.7, F64)), found) == [0]
 
 
-def test_wide_integers_meet_floats_by_value() -> None:
+def test_compare_wide_integer_with_float_by_value() -> None:
     found = rows_of(I64=[2**53, 2**53 + 1, 2**63 - 1], F64=[2.0**53, 2.0**53, 2.0**63])
     assert kept(ir.Compare("=", ref("I64"), ref("F64")), found) == [0]
     assert kept(ir.Compare(">", ref("I64"), ref("F64")), found) == [1]
@@ -135,21 +135,21 @@ def test_wide_integers_meet_floats_by_value() -> None:
     assert kept(ir.Compare("<", ref("F64"), ir.Const(2**53 + 1, I64)), found) == [0, 1]
 
 
-def test_signed_meets_unsigned_by_value() -> None:
+def test_compare_signed_with_unsigned_by_value() -> None:
     found = rows_of(I64=[-1, 2**63 - 1, 5], U64=[2**64 - 1, 2**63 - 1, 4])
     assert kept(ir.Compare("=", ref("I64"), ref("U64")), found) == [1]
     assert kept(ir.Compare("<", ref("I64"), ref("U64")), found) == [0]
     assert kept(ir.Compare("<", ref("I64"), ir.Const(2**64 - 1, U64)), found) == [0, 1, 2]
 
 
-def test_single_and_double_precision_meet_by_value() -> None:
+def test_compare_f32_with_f64_by_value() -> None:
     found = rows_of(F32=[0.1, 0.5], F64=[0.1, 0.5])
     assert kept(ir.Compare("=", ref("F32"), ref("F64")), found) == [1]
     assert kept(ir.Compare("=", ref("F32"), ir.Const(0.1, F64)), found) == []
     assert kept(ir.Compare("=", ref("F32"), ir.ParamRef("p", PropType(Scalar.F32))), found, p=0.1) == [0]
 
 
-def test_nan_differs_from_everything_and_has_no_order() -> None:
+def test_compare_with_nan_is_unequal_and_unordered() -> None:
     found = rows_of(F64=[math.nan, 1.0], F642=[math.nan, math.nan], I64=[1, 1])
     for other in (ref("F642"), ref("I64"), ir.Const(1.0, F64), ir.Const(math.nan, F64)):
         assert 0 in kept(ir.Compare("!=", ref("F64"), other), found)
@@ -158,7 +158,7 @@ def test_nan_differs_from_everything_and_has_no_order() -> None:
     assert kept(ir.InSet(ref("F64"), ir.Const((math.nan,), PropType(Scalar.F64, is_list=True))), found) == []
 
 
-def test_zeros_of_either_sign_are_one_number() -> None:
+def test_compare_zeros_of_either_sign_is_equal() -> None:
     found = rows_of(F64=[0.0, -0.0], F64s=[[-0.0], [0.0]])
     zero = ir.Const(-0.0, F64)
     assert kept(ir.Compare("=", ref("F64"), zero), found) == [0, 1]
@@ -167,24 +167,24 @@ def test_zeros_of_either_sign_are_one_number() -> None:
     assert kept(ir.Compare("<", ref("F64"), zero), found) == []
 
 
-def test_strings_compare_by_code_point() -> None:
+def test_compare_strings_by_code_point() -> None:
     found = rows_of(String=["\uffff", "Z", "é", ""], String2=["𝄞", "a", "z", "\0"])
     assert kept(ir.Compare("<", ref("String"), ref("String2")), found) == [0, 1, 3]
 
 
-def test_false_comes_before_true() -> None:
+def test_compare_booleans_orders_false_before_true() -> None:
     found = rows_of(Bool=[False, True], Bool2=[True, False])
     assert kept(ir.Compare("<", ref("Bool"), ref("Bool2")), found) == [0]
     assert kept(ir.Compare(">", ref("Bool"), ir.Const(False, BOOL)), found) == [1]
 
 
-def test_now_is_the_time_of_the_operation() -> None:
+def test_now_returns_the_time_of_the_operation() -> None:
     found = rows_of(DateTime=[4, 5, 6])
     chosen = matches(ir.Compare("<=", ref("DateTime"), ir.Now()), found, Bindings(now=5))
     assert chosen.to_pylist() == [True, True, False]
 
 
-def test_texts_are_matched_literally_and_with_their_case() -> None:
+def test_substring_and_prefix_match_literally_and_by_case() -> None:
     found = rows_of(String=["100%", "1000", "Ab", "ab", None], String2=["%", "", "ab", "b", "a"])
     assert kept(ir.Substring(ref("String"), ir.Const("%", STRING)), found) == [0]
     assert kept(ir.StartsWith(ref("String"), ir.Const("a", STRING)), found) == [3]
@@ -192,14 +192,14 @@ def test_texts_are_matched_literally_and_with_their_case() -> None:
     assert kept(ir.StartsWith(ref("String"), ir.Const("", STRING)), found) == [0, 1, 2, 3]
 
 
-def test_a_null_item_leaves_membership_unknown_unless_another_is_found() -> None:
+def test_in_set_with_null_item_is_unknown_unless_found() -> None:
     found = rows_of(String=["a", "b", None])
     items = ir.Const(("a", None), PropType(Scalar.STRING, is_list=True))
     assert kept(ir.InSet(ref("String"), items), found) == [0]
     assert kept(ir.InSet(ref("String"), items, negated=True), found) == []
 
 
-def test_an_empty_list_has_no_members_and_a_null_list_is_unknown() -> None:
+def test_in_set_of_empty_list_is_false_and_of_null_is_unknown() -> None:
     found = rows_of(I32=[1, None], I32s=[[], None])
     nothing = ir.ParamRef("p", PropType(Scalar.I32, nullable=True, is_list=True))
     assert kept(ir.InSet(ref("I32"), nothing), found, p=()) == []
@@ -211,26 +211,26 @@ def test_an_empty_list_has_no_members_and_a_null_list_is_unknown() -> None:
     assert kept(ir.InSet(ref("I32"), anything, negated=True), found) == [0, 1]
 
 
-def test_lists_are_searched_by_value_across_types() -> None:
+def test_list_contains_compares_by_value_across_types() -> None:
     found = rows_of(I64s=[[2**53 + 1], [1, 2], [], None], F64=[2.0**53, 2.0, 1.0, 1.0])
     assert kept(ir.ListContains(ref("I64s"), ref("F64")), found) == [1]
     assert kept(ir.Not(ir.ListContains(ref("I64s"), ref("F64"))), found) == [0, 2]
     assert kept(ir.ListContains(ref("I64s"), ir.Const(2.5, F64)), found) == []
 
 
-def test_a_sliced_list_column_keeps_its_own_elements() -> None:
+def test_list_contains_on_sliced_column_reads_its_own_elements() -> None:
     table = rows_of(I32s=[[1], None, [2, 1], [3]]).table.slice(1, 3)
     assert kept(ir.ListContains(ref("I32s"), ir.Const(1, I64)), TableRows(table)) == [1]
 
 
-def test_nodes_are_equal_by_their_ids() -> None:
+def test_compare_nodes_by_their_ids() -> None:
     found = rows_of(String=["x", "x", None], String2=["x", "y", "y"])
     same = ir.Compare("=", ir.EntityRef("a", "T"), ir.EntityRef("b", "T"))
     assert kept(same, found) == [0]
     assert kept(ir.Not(same), found) == [1]
 
 
-def test_a_blob_without_bytes_and_uri_is_absent() -> None:
+def test_blob_without_bytes_and_uri_is_null() -> None:
     blob = ir.ColumnRef("blob", PropType(Scalar.BLOB, nullable=True))
     kind = pa.struct([("data", pa.large_binary()), ("uri", pa.string())])
     cells = [None, {"data": None, "uri": None}, {"data": b"x", "uri": None}, {"data": None, "uri": "u"}]
@@ -239,7 +239,7 @@ def test_a_blob_without_bytes_and_uri_is_absent() -> None:
     assert kept(ir.IsNull(blob, negated=True), found) == [2, 3]
 
 
-def test_what_needs_no_row_is_one_scalar_of_its_type() -> None:
+def test_evaluate_constant_expression_returns_a_scalar() -> None:
     found = rows_of(I32=[1])
     bindings = Bindings({"p": (1.0, 2.0)}, now=7)
     assert evaluate(ir.Const(7, PropType(Scalar.DATE)), found, bindings) == pa.scalar(7, pa.date32())
@@ -248,13 +248,13 @@ def test_what_needs_no_row_is_one_scalar_of_its_type() -> None:
     assert evaluate(ref("I32"), found, bindings).to_pylist() == [1]
 
 
-def test_a_parameter_outside_the_enum_it_meets_is_refused() -> None:
+def test_compare_with_parameter_outside_the_enum_is_refused() -> None:
     param = ir.ParamRef("p", PropType(Scalar.STRING, enum_values=("a", "b")))
     with pytest.raises(InvalidInput, match="invalid enum value 'c'"):
         kept(ir.Compare("=", ref("String"), param), rows_of(String=["a"]), p="c")
 
 
-def test_a_search_is_refused_by_its_name() -> None:
+def test_evaluate_text_search_is_refused_with_its_name() -> None:
     search = ir.TextMatch("fuzzy", ref("String"), ir.Const("x", STRING))
     found = rows_of(String=["a"])
     with pytest.raises(InvalidInput, match="`fuzzy` is a text search and has no value row by row"):
@@ -272,6 +272,6 @@ def test_a_search_is_refused_by_its_name() -> None:
         (ir.EmbedText(ir.Const("x", STRING), None, vector(2)), "a text to embed"),
     ],
 )
-def test_what_is_no_value_of_a_row_is_refused(expr: ir.Expr, message: str) -> None:
+def test_evaluate_expression_without_row_value_is_refused(expr: ir.Expr, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         evaluate(expr, rows_of(I32=[1]), Bindings())

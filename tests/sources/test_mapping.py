@@ -87,7 +87,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", [*WRITERS, "dicts", "arrow"])
-def test_every_form_of_input_is_mapped_the_same(tmp_path: Path, name: str) -> None:
+def test_mapping_of_every_input_format_returns_the_same_rows(tmp_path: Path, name: str) -> None:
     source: Any = {"dicts": PEOPLE, "arrow": pa.Table.from_pylist(PEOPLE)}.get(name, tmp_path / name)
     if name in WRITERS:
         WRITERS[name](source)
@@ -99,13 +99,13 @@ def test_every_form_of_input_is_mapped_the_same(tmp_path: Path, name: str) -> No
     ]
 
 
-def test_what_is_not_mapped_comes_from_its_own_name() -> None:
+def test_mapping_without_entry_reads_the_column_of_the_property_name() -> None:
     table = pa.table({"called": ["Ann"], "age": [3], "home.town": ["Rome"]})
     (row,) = rows_of({"Person": table}, {"columns": {"name": "called", "city": "home.town"}})
     assert told(row) == {"id": "Ann", "name": "Ann", "age": 3, "city": "Rome"}
 
 
-def test_texts_that_stand_for_null_are_null_before_anything_else() -> None:
+def test_mapping_null_values_apply_before_casts() -> None:
     table = pa.table({"name": ["a", "b", "c"], "age": ["NA", "", "7"], "city": ["-", "NA", "Bern"]})
     entry = {"null_values": ["NA", "", "-"], "casts": {"age": "I32"}}
     assert [(row["age"], row["city"]) for row in rows_of({"Person": table}, entry)] == [
@@ -115,7 +115,7 @@ def test_texts_that_stand_for_null_are_null_before_anything_else() -> None:
     ]
 
 
-def test_ids_of_nodes_without_a_key_and_of_edges_are_given_under_key() -> None:
+def test_mapping_key_sets_ids_of_keyless_nodes_and_edges() -> None:
     (note,) = rows_of(
         {"Note": pa.table({"n": [7], "text": ["x"]})}, {"key": "n", "casts": {"id": "String"}}, "Note"
     )
@@ -141,7 +141,7 @@ rooms = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(rooms=rooms, as_object=st.booleans())
-def test_an_end_of_several_columns_is_the_id_that_the_node_has(
+def test_mapping_endpoint_of_several_columns_equals_the_node_id(
     rooms: list[tuple[int, str, date]], as_object: bool
 ) -> None:
     floors, labels, days = (list(items) for items in zip(*rooms, strict=True))
@@ -164,14 +164,14 @@ def as_ndjson(table: pa.Table) -> Any:
     return [json.loads(json.dumps(row)) for row in table.to_pylist()]
 
 
-def test_one_column_for_a_key_of_several_is_the_id_itself() -> None:
+def test_mapping_endpoint_of_one_column_is_the_id_itself() -> None:
     (row,) = rows_of(
         {"Sits": pa.table({"p": ["a"], "r": ['["x","1","2"]']})}, {"from": "p", "to": "r"}, "Sits"
     )
     assert row["dst"] == '["x","1","2"]'
 
 
-def test_an_end_without_a_value_is_a_bad_row_like_any_other() -> None:
+def test_mapping_endpoint_without_value_is_rejected() -> None:
     table = pa.table(
         {"p": ["a", None, "c"], "f": [1, 2, None], "l": ["x", "y", "z"], "s": [date(2020, 1, 1)] * 3}
     )
@@ -188,9 +188,7 @@ def test_an_end_without_a_value_is_a_bad_row_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("name", ["people.csv", "people.ndjson", "people.parquet"])
-def test_a_value_that_cannot_be_cast_is_rejected_with_its_place_and_its_record(
-    tmp_path: Path, name: str
-) -> None:
+def test_mapping_cast_failure_is_rejected_with_place_and_record(tmp_path: Path, name: str) -> None:
     rows = [
         {"who": f"p{number}", "day": day} for number, day in enumerate(["01.02.2020", "soon", "30.02.2020"])
     ]
@@ -217,7 +215,7 @@ def test_a_value_that_cannot_be_cast_is_rejected_with_its_place_and_its_record(
         rows_of({"Person": path}, entry)
 
 
-def test_a_path_into_what_is_no_object_is_a_bad_row_or_a_bad_table(tmp_path: Path) -> None:
+def test_mapping_path_into_non_object_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "p.ndjson"
     path.write_text('{"name":"a","x":{"y":1}}\n{"name":"b","x":5}\n{"name":"c","x":{}}\n{"name":"d"}\n')
     rejects: list[Reject] = []
@@ -234,7 +232,7 @@ def test_a_path_into_what_is_no_object_is_a_bad_row_or_a_bad_table(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["p.csv", "p.ndjson", "p.parquet"])
-def test_unknown_columns_are_refused_unless_they_are_to_be_ignored(tmp_path: Path, name: str) -> None:
+def test_mapping_with_unknown_columns_is_refused_unless_ignored(tmp_path: Path, name: str) -> None:
     rows = [{"who": "a", "extra": 1, "more": 2}]
     path = tmp_path / name
     if name.endswith("parquet"):
@@ -250,7 +248,7 @@ def test_unknown_columns_are_refused_unless_they_are_to_be_ignored(tmp_path: Pat
         assert [row["id"] for row in rows_of({"Person": path}, {"key": "who", "ignore": ignores})] == ["a"]
 
 
-def test_a_column_that_the_mapping_reads_must_be_there() -> None:
+def test_mapping_of_missing_column_is_refused() -> None:
     with pytest.raises(InvalidInput) as caught:
         rows_of({"Person": pa.table({"fullname": ["a"]})}, {"key": "full_name"})
     assert caught.value.message == "unknown column 'fullname' for 'node:Person'"
@@ -317,7 +315,7 @@ def test_a_column_that_the_mapping_reads_must_be_there() -> None:
         ({"Sits": {}, "sits": {}}, "mapping: sits: duplicate mapping of 'edge:Sits'", None),
     ],
 )
-def test_a_mapping_that_cannot_work_is_refused_up_front(mapping: Any, message: str, hint: str | None) -> None:
+def test_read_mapping_of_invalid_mapping_is_refused(mapping: Any, message: str, hint: str | None) -> None:
     with pytest.raises(OmnigraphError) as caught:
         read_mapping(mapping, CATALOG)
     assert isinstance(caught.value, InvalidInput | NotFound)
@@ -334,7 +332,7 @@ def refusal(path: Path, text: str) -> OmnigraphError:
     return caught.value
 
 
-def test_an_error_in_a_file_names_its_line(tmp_path: Path) -> None:
+def test_read_mapping_of_invalid_file_reports_the_line(tmp_path: Path) -> None:
     path = tmp_path / "m.yaml"
     found = refusal(path, "# people\nPerson:\n  columns:\n    name: x\n    nam: y\n")
     assert found.message == f"{path}: line 5: Person.columns.nam: unknown property 'nam' of type 'Person'"
@@ -380,7 +378,7 @@ def ids(mapping: LoadMapping | None, source: Any = None, **options: Any) -> list
     ]
 
 
-def test_a_mapping_file_alone_says_what_to_load_relative_to_itself(
+def test_mapping_file_sources_are_relative_to_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "drop"
@@ -397,7 +395,7 @@ def test_a_mapping_file_alone_says_what_to_load_relative_to_itself(
         assert mapping.name == str(path)
 
 
-def test_a_mapping_in_an_object_store_has_its_sources_beside_it() -> None:
+def test_mapping_in_object_store_reads_sources_beside_it() -> None:
     uri = fresh_memory()
     store = ObjectStore.open(uri, {})
     store.put("a/m.json", json.dumps({"Person": {"source": "p.csv", "key": "who"}}).encode())
@@ -405,7 +403,7 @@ def test_a_mapping_in_an_object_store_has_its_sources_beside_it() -> None:
     assert ids(read_mapping(f"{uri}/a/m.json", CATALOG)) == ["Ann"]
 
 
-def test_what_is_given_goes_before_what_the_mapping_names(tmp_path: Path) -> None:
+def test_given_source_overrides_the_source_of_the_mapping(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text("who\nAnn\n")
     one = read_mapping({"Person": {"key": "who"}}, CATALOG)
@@ -438,7 +436,7 @@ def test_what_is_given_goes_before_what_the_mapping_names(tmp_path: Path) -> Non
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_mapping_of_the_guide_is_one_for_the_schema_of_the_examples(tmp_path: Path) -> None:
+def test_mapping_of_the_guide_is_valid_for_the_example_schema(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "guide" / "loading.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"^```yaml\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
     path = tmp_path / "mapping.yaml"

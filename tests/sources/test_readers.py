@@ -51,7 +51,7 @@ def ids(source: Any, **options: Any) -> list[str | None]:
 # --- files of records ---------------------------------------------------------------------------------------
 
 
-def test_a_path_a_folder_a_glob_and_a_stream_of_records(tmp_path: Path) -> None:
+def test_open_source_reads_path_folder_glob_and_stream(tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_bytes(lines(ANN))
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(lines(BOB)))
     (tmp_path / "notes.txt").write_text("no records")
@@ -65,7 +65,7 @@ def test_a_path_a_folder_a_glob_and_a_stream_of_records(tmp_path: Path) -> None:
     assert batch.source == str(tmp_path / "a.ndjson")
 
 
-def test_a_bad_record_names_its_file_and_line(tmp_path: Path) -> None:
+def test_open_source_with_invalid_record_reports_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_bytes(lines(ANN))
     (tmp_path / "b.ndjson").write_bytes(lines(BOB, {"type": "Nobody"}))
     with pytest.raises(InvalidInput, match="line 2: unknown node type 'Nobody'") as caught:
@@ -76,14 +76,14 @@ def test_a_bad_record_names_its_file_and_line(tmp_path: Path) -> None:
     assert [(reject.place, reject.source) for reject in rejected] == [(2, str(tmp_path / "b.ndjson"))]
 
 
-def test_the_permissive_reader_reads_what_the_strict_one_refuses() -> None:
+def test_permissive_reader_accepts_records_that_strict_refuses() -> None:
     text = json.dumps({**ANN, "extra": 1}, indent=2).encode()
     assert ids(io.BytesIO(text), permissive=True) == ["Ann"]
     with pytest.raises(InvalidInput):
         ids(io.BytesIO(text))
 
 
-def test_what_is_not_there_or_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_open_source_of_missing_or_unreadable_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "people.ndjson").write_bytes(lines(ANN))
     with pytest.raises(NotFound, match="not found") as caught:
         open_source(tmp_path / "peple.ndjson", CATALOG)
@@ -101,7 +101,7 @@ def test_what_is_not_there_or_cannot_be_read_is_refused(tmp_path: Path) -> None:
 # --- tables per type ----------------------------------------------------------------------------------------
 
 
-def test_tables_of_every_library_are_read_per_type(tmp_path: Path) -> None:
+def test_open_source_reads_tables_of_every_library(tmp_path: Path) -> None:
     arrow = pa.table({"name": ["Ann", "Bob"], "age": [1, None]})
     pq.write_table(arrow, tmp_path / "p.parquet")
     (tmp_path / "p.csv").write_text("name,age\nAnn,1\nBob,\n")
@@ -128,7 +128,7 @@ def test_tables_of_every_library_are_read_per_type(tmp_path: Path) -> None:
         ]
 
 
-def test_pandas_and_polars_dates_are_dates() -> None:
+def test_open_source_reads_dates_of_pandas_and_polars() -> None:
     for frame in (pd.DataFrame, pl.DataFrame):
         source = frame({"name": ["a"], "born": [MOMENT], "seen": [MOMENT], "v": [[1.0, 2.0]]})
         announced, batch = open_source({"Person": source}, CATALOG)
@@ -137,7 +137,7 @@ def test_pandas_and_polars_dates_are_dates() -> None:
         assert (row["born"], row["seen"], row["v"]) == (date(2020, 1, 31), MOMENT, [1.0, 2.0])
 
 
-def test_a_name_of_two_types_needs_its_kind() -> None:
+def test_open_source_with_name_of_two_types_needs_the_kind() -> None:
     ends = pa.table({"from": ["a"], "to": ["b"]})
     opened = open_source({"edge:Knows": ends, "likes": ends}, CATALOG)
     assert [batch.key for batch in opened if batch.rows.num_rows] == [
@@ -151,7 +151,7 @@ def test_a_name_of_two_types_needs_its_kind() -> None:
         open_source({"Persn": ends}, CATALOG)
 
 
-def test_rows_as_dicts_are_read_strictly() -> None:
+def test_open_source_reads_rows_as_dicts_strictly() -> None:
     _, batch = open_source(
         {"Likes": [{"from": "a", "to": "b"}, {"src": "c", "dst": "d", "id": "x"}]}, CATALOG
     )
@@ -179,13 +179,13 @@ def test_rows_as_dicts_are_read_strictly() -> None:
         ({"Person": [7]}, "expected record batches, got int"),
     ],
 )
-def test_anything_else_is_refused(source: Any, message: str) -> None:
+def test_open_source_of_unsupported_value_is_refused(source: Any, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         ids(source)
     assert caught.value.message == message
 
 
-def test_table_files_need_a_type_and_record_files_none(tmp_path: Path) -> None:
+def test_open_source_of_table_file_needs_a_type(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("name\na\n")
     (tmp_path / "p.ndjson").write_bytes(lines(ANN))
     with pytest.raises(InvalidInput, match=r"the type of the rows of .* is unknown"):
@@ -200,7 +200,7 @@ def test_table_files_need_a_type_and_record_files_none(tmp_path: Path) -> None:
 # --- columns that Arrow holds in other ways, or not at all ----------------------------------------------------
 
 
-def test_a_column_of_mixed_values_is_read_row_by_row() -> None:
+def test_open_source_reads_column_of_mixed_values_row_by_row() -> None:
     frame = pd.DataFrame({"name": ["a", "b", "c", "d"], "age": [1, "x", None, 2.0], "seen": [MOMENT] * 4})
     with pytest.raises(InvalidInput, match="row 2, column 'age': expected I32, got \"x\""):
         ids({"Person": frame})
@@ -224,25 +224,25 @@ def test_a_column_of_mixed_values_is_read_row_by_row() -> None:
         (pd.Categorical(["x", 1]), "expected String"),
     ],
 )
-def test_a_frame_with_values_that_arrow_cannot_hold_names_the_row(values: Any, message: str) -> None:
+def test_open_source_of_values_outside_arrow_reports_the_row(values: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=f"row 2, column 'name': .*{message}"):
         ids({"node:Knows": pd.DataFrame({"name": values})})
 
 
-def test_a_number_that_is_too_great_for_arrow_names_the_row() -> None:
+def test_open_source_of_number_too_large_for_arrow_reports_the_row() -> None:
     for value in (2**70, Decimal("1e999999999")):
         frame = pd.DataFrame({"name": ["a", "b"], "age": pd.Series([1, value], dtype=object)})
         with pytest.raises(InvalidInput, match="row 2, column 'age': "):
             ids({"Person": frame})
 
 
-def test_a_frame_with_two_columns_of_a_name_is_refused() -> None:
+def test_open_source_of_frame_with_duplicate_columns_is_refused() -> None:
     with pytest.raises(InvalidInput, match="duplicate column 'age'"):
         ids({"Person": pd.DataFrame([["a", 1, 2]], columns=["name", "age", "age"])})
 
 
 @pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["b", "a"])])
-def test_words_as_categories_of_polars_are_words(tmp_path: Path, kind: Any) -> None:
+def test_open_source_reads_polars_categories_as_strings(tmp_path: Path, kind: Any) -> None:
     frame = pl.DataFrame({"name": pl.Series(["a", "b", "a"], dtype=kind).unique(maintain_order=True)})
     assert ids({"node:Knows": frame}) == ["a", "b"]
     frame.write_ipc(tmp_path / "k.arrow")
@@ -250,20 +250,20 @@ def test_words_as_categories_of_polars_are_words(tmp_path: Path, kind: Any) -> N
 
 
 @pytest.mark.parametrize("text", [pa.string_view(), pa.string(), pa.large_string()])
-def test_dictionaries_of_any_text_are_texts(text: pa.DataType) -> None:
+def test_open_source_reads_dictionaries_of_strings(text: pa.DataType) -> None:
     names = pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int8()), pa.array(["a", "b"], text))
     assert ids({"node:Knows": pa.table({"name": names})}) == ["b", "a"]
 
 
 @pytest.mark.parametrize("kind", [pl.Int128, pl.Object])
-def test_a_column_of_polars_that_arrow_does_not_know_is_refused(kind: Any) -> None:
+def test_open_source_of_polars_column_unknown_to_arrow_is_refused(kind: Any) -> None:
     frame = pl.DataFrame({"name": ["a"], "age": pl.Series([1], dtype=kind)})
     with pytest.raises(InvalidInput) as caught:
         ids({"Person": frame})
     assert "convert the column" in str(caught.value.hint)
 
 
-def test_an_extension_type_is_not_taken_for_what_is_stored_of_it() -> None:
+def test_open_source_of_extension_type_is_refused() -> None:
     periods = pd.DataFrame({"name": ["a"], "born": pd.period_range("2020-01", periods=1, freq="M")})
     with pytest.raises(
         InvalidInput, match=r"column 'born' has the unsupported extension type 'pandas\.period'"
@@ -279,7 +279,7 @@ def test_an_extension_type_is_not_taken_for_what_is_stored_of_it() -> None:
     assert ids({"node:Knows": pa.table({"name": pa.array(['"a"'], pa.json_())})}) == ['"a"']
 
 
-def test_moments_of_numpy_are_moments_however_fine() -> None:
+def test_open_source_reads_numpy_datetimes_of_any_unit() -> None:
     for unit in ("ns", "us", "s"):
         _, batch = open_source({"Person": [{"name": "a", "seen": np.datetime64(MOMENT, unit)}]}, CATALOG)
         assert batch.rows["seen"].to_pylist() == [MOMENT]
@@ -301,7 +301,7 @@ def ends(source: Any) -> list[str]:
     ]
 
 
-def test_an_integer_key_may_stand_for_the_id_of_an_end(tmp_path: Path) -> None:
+def test_open_source_converts_integer_keys_of_endpoints(tmp_path: Path) -> None:
     rows = [{"from": "a", "to": 10248}, {"from": "a", "to": "7"}]
     (tmp_path / "p.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pq.write_table(pa.table({"src": ["a"], "dst": pa.array([10248], pa.int64())}), tmp_path / "p.parquet")
@@ -311,13 +311,13 @@ def test_an_integer_key_may_stand_for_the_id_of_an_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [2**40, 1.5, True])
-def test_what_is_no_key_is_no_end(end: Any) -> None:
+def test_open_source_of_invalid_endpoint_is_refused(end: Any) -> None:
     for source in ([{"from": "a", "to": end}], pa.table({"from": ["a"], "to": [end]})):
         with pytest.raises(InvalidInput, match="Placed row 1"):
             ends(source)
 
 
-def test_graph_records_and_keys_of_texts_take_no_numbers_as_ends() -> None:
+def test_open_source_of_number_as_string_endpoint_is_refused() -> None:
     with pytest.raises(InvalidInput, match="record 1: graph batch field 'to' must be a string, got 7"):
         ids([{"edge": "Placed", "from": "a", "to": 7}])
     with pytest.raises(InvalidInput, match="row 1, column 'from': expected String, got 7"):
@@ -328,7 +328,7 @@ def test_graph_records_and_keys_of_texts_take_no_numbers_as_ends() -> None:
 
 
 @pytest.mark.parametrize("permissive", [False, True])
-def test_a_byte_order_mark_is_no_record(tmp_path: Path, permissive: bool) -> None:
+def test_open_source_ignores_byte_order_mark(tmp_path: Path, permissive: bool) -> None:
     mark = b"\xef\xbb\xbf"
     (tmp_path / "p.ndjson").write_bytes(mark + lines(ANN, BOB))
     assert ids(tmp_path / "p.ndjson", permissive=permissive) == ["Ann", "Bob"]
@@ -339,7 +339,7 @@ def test_a_byte_order_mark_is_no_record(tmp_path: Path, permissive: bool) -> Non
 
 
 @pytest.mark.parametrize("text", [json.dumps([ANN]), json.dumps([ANN], indent=1), json.dumps(ANN, indent=1)])
-def test_records_that_are_not_one_a_line_are_told_how_to_be(text: str) -> None:
+def test_open_source_of_records_not_one_per_line_has_a_hint(text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         ids(io.BytesIO(text.encode()))
     assert "one JSON object per line" in str(caught.value.hint)
@@ -348,7 +348,7 @@ def test_records_that_are_not_one_a_line_are_told_how_to_be(text: str) -> None:
 # --- records ------------------------------------------------------------------------------------------------
 
 
-def test_records_as_dicts_may_hold_python_values() -> None:
+def test_read_dicts_accepts_python_values() -> None:
     record: dict[str, Any] = {
         "type": "Person",
         "data": {
@@ -386,7 +386,7 @@ def test_records_as_dicts_may_hold_python_values() -> None:
         ),
     ],
 )
-def test_a_bad_record_is_refused_with_its_number(record: Any, message: str) -> None:
+def test_read_dicts_of_invalid_record_reports_its_number(record: Any, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         list(read_dicts([ANN, record], CATALOG))
     assert caught.value.message.startswith(message)

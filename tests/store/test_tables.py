@@ -124,7 +124,7 @@ def test_odd_ids_are_upserted_at_once(uri: str) -> None:
     assert read(tables, pin) == dict.fromkeys(ODD_IDS, "new")
 
 
-def test_five_thousand_rows_are_deleted_in_one_call() -> None:
+def test_stage_delete_of_5000_rows_removes_them() -> None:
     tables, pin = make_table(fresh_memory())
     ids = [f"id-{number}" for number in range(8_000)]
     pin = stage(tables, pin, dict.fromkeys(ids[:4_000], "one"))
@@ -135,7 +135,7 @@ def test_five_thousand_rows_are_deleted_in_one_call() -> None:
     assert set(read(tables, pin_of(staged))) == set(ids) - set(gone)
 
 
-def test_a_scan_pushes_filter_projection_and_limit(uri: str) -> None:
+def test_scan_applies_filter_projection_and_limit(uri: str) -> None:
     tables, pin = make_table(uri)
     pin = stage(tables, pin, {str(number): str(number % 3) for number in range(30)})
     assert tables.scan(pin, ["id"], "name = '2'").num_rows == 10
@@ -143,7 +143,7 @@ def test_a_scan_pushes_filter_projection_and_limit(uri: str) -> None:
     assert sum(batch.num_rows for batch in tables.scan_batches(pin, where="name <> '2'")) == 20
 
 
-def test_a_version_that_does_not_exist_is_not_found(uri: str) -> None:
+def test_open_missing_version_raises_not_found(uri: str) -> None:
     tables, pin = make_table(uri)
     with pytest.raises(NotFound):
         tables.open(pin.path, 2**63 + 5)
@@ -154,7 +154,7 @@ def test_a_version_that_does_not_exist_is_not_found(uri: str) -> None:
 # --- whole tables ---------------------------------------------------------------------------------------
 
 
-def test_overwrite_replaces_every_row(uri: str) -> None:
+def test_stage_overwrite_replaces_every_row(uri: str) -> None:
     tables, pin = make_table(uri)
     pin = stage(tables, pin, {"a": "1", "b": "1"})
     pin = stage(tables, pin, {"c": "1"}, delete=["a"])
@@ -163,7 +163,7 @@ def test_overwrite_replaces_every_row(uri: str) -> None:
     assert read(tables, pin_of(staged)) == {"a": "9", "z": "9"}
 
 
-def test_overwrite_to_empty_and_from_empty(uri: str) -> None:
+def test_stage_overwrite_to_and_from_empty_table(uri: str) -> None:
     tables, pin = make_table(uri)
     assert read(tables, pin_of(tables.stage_overwrite(pin, [], SCHEMA))) == {}
     pin = pin_of(tables.stage_overwrite(pin, arrow({"a": "1"}).to_batches(), SCHEMA))
@@ -173,7 +173,7 @@ def test_overwrite_to_empty_and_from_empty(uri: str) -> None:
     assert read(tables, stage(tables, pin, {"b": "1"})) == {"b": "1"}
 
 
-def test_fragments_written_elsewhere_are_appended(uri: str) -> None:
+def test_stage_appends_fragments_written_by_others(uri: str) -> None:
     tables, pin = make_table(uri)
     pin = stage(tables, pin, {"a": "1"})
     dataset = tables.open(pin.path, pin.version)
@@ -183,7 +183,7 @@ def test_fragments_written_elsewhere_are_appended(uri: str) -> None:
     assert read(tables, pin_of(staged)) == {"a": "1", "b": "2", "c": "3"}
 
 
-def test_added_columns_read_null_in_old_rows_and_values_in_new_ones(uri: str) -> None:
+def test_stage_columns_reads_null_in_old_rows(uri: str) -> None:
     tables, pin = make_table(uri)
     pin = stage(tables, pin, {"a": "1", "b": "1"})
     wider = SCHEMA.append(pa.field("age", pa.int64())).append(pa.field("note", pa.string()))
@@ -199,7 +199,7 @@ def test_added_columns_read_null_in_old_rows_and_values_in_new_ones(uri: str) ->
     assert tables.scan(again).sort_by("id").to_pylist() == found
 
 
-def test_columns_added_behind_nested_ones_keep_every_value_in_its_column(uri: str) -> None:
+def test_stage_columns_after_nested_columns_keeps_every_value(uri: str) -> None:
     tables = Tables(lance_root(uri))
     blob = pa.struct([("data", pa.large_binary()), ("uri", pa.string())])
     nested = pa.schema([SCHEMA.field("id"), pa.field("blob", blob), pa.field("tags", pa.list_(pa.string()))])
@@ -217,7 +217,7 @@ def test_columns_added_behind_nested_ones_keep_every_value_in_its_column(uri: st
     assert tables.scan(pin_of(compact(tables, pin))).sort_by("id").to_pylist() == expected
 
 
-def test_rewriting_keeps_the_rows_and_drops_deletions(uri: str) -> None:
+def test_compact_keeps_rows_and_drops_deletions(uri: str) -> None:
     tables, pin = make_table(uri)
     for number in range(6):
         pin = stage(tables, pin, {f"{number}{letter}": "x" for letter in "abc"})
@@ -229,14 +229,14 @@ def test_rewriting_keeps_the_rows_and_drops_deletions(uri: str) -> None:
     assert found[0].metadata.deletion_file is None
 
 
-def test_rewriting_what_is_in_order_stages_nothing(uri: str) -> None:
+def test_compact_of_compact_table_stages_nothing(uri: str) -> None:
     tables, pin = make_table(uri)
     assert pin_of(compact(tables, pin)) == pin
     pin = stage(tables, pin, {"a": "1"})
     assert pin_of(compact(tables, pin)) == pin
 
 
-def test_rewriting_a_table_of_deleted_rows_gives_an_empty_one(uri: str) -> None:
+def test_compact_of_deleted_rows_makes_an_empty_table(uri: str) -> None:
     tables, pin = make_table(uri)
     pin = stage(tables, pin, {"a": "1", "b": "1"})
     pin = stage(tables, pin, {"c": "1", "d": "1"}, delete=["a"])
@@ -247,7 +247,7 @@ def test_rewriting_a_table_of_deleted_rows_gives_an_empty_one(uri: str) -> None:
 # --- indexes --------------------------------------------------------------------------------------------
 
 
-def test_an_indexed_read_equals_the_full_scan_at_every_step(uri: str) -> None:
+def test_indexed_read_equals_full_scan_after_every_write(uri: str) -> None:
     tables, pin = make_table(uri)
     ids = [f"id{number:03}" for number in range(300)]
 
@@ -278,7 +278,7 @@ def test_an_indexed_read_equals_the_full_scan_at_every_step(uri: str) -> None:
     assert read(tables, pin) == {ids[0]: "four"}
 
 
-def test_an_index_segment_covers_what_no_other_covers(uri: str) -> None:
+def test_stage_index_covers_only_uncovered_fragments(uri: str) -> None:
     tables, pin = make_table(uri)
     for number in range(3):
         pin = stage(tables, pin, {str(number): "x"})
@@ -290,7 +290,7 @@ def test_an_index_segment_covers_what_no_other_covers(uri: str) -> None:
     assert len(set().union(*segments)) == 4
 
 
-def test_indexing_what_is_covered_stages_nothing(uri: str) -> None:
+def test_stage_index_of_covered_table_stages_nothing(uri: str) -> None:
     tables, pin = make_table(uri)
     assert pin_of(tables.stage_index(pin, "id", "BTREE")) == pin
     pin = stage(tables, pin, {"a": "1"})
@@ -298,7 +298,7 @@ def test_indexing_what_is_covered_stages_nothing(uri: str) -> None:
     assert pin_of(tables.stage_index(pin, "id", "BTREE")) == pin
 
 
-def test_odd_ids_are_found_by_the_index(uri: str) -> None:
+def test_indexed_read_finds_unusual_ids(uri: str) -> None:
     tables, pin = make_table(uri)
     pin = stage(tables, pin, {id_: id_[:9] for id_ in ODD_IDS})
     pin = pin_of(tables.stage_index(pin, "id", "BTREE"))
@@ -307,7 +307,7 @@ def test_odd_ids_are_found_by_the_index(uri: str) -> None:
     assert set(read(tables, pin)) == set(ODD_IDS[1::2])
 
 
-def test_folding_under_an_index_keeps_indexed_reads_right() -> None:
+def test_fold_of_indexed_fragments_keeps_indexed_reads() -> None:
     tables, pin = make_table(fresh_memory())
     model: dict[str, str | None] = {}
     for number in range(3 * COMPACT_AT):
@@ -327,7 +327,7 @@ def test_folding_under_an_index_keeps_indexed_reads_right() -> None:
 # --- staying flat ---------------------------------------------------------------------------------------
 
 
-def test_fragments_stay_few_over_five_hundred_one_row_writes() -> None:
+def test_500_one_row_writes_keep_few_fragments() -> None:
     tables, pin = make_table(fresh_memory())
     most, costs = 0, []
     for number in range(500):
@@ -343,7 +343,7 @@ def test_fragments_stay_few_over_five_hundred_one_row_writes() -> None:
     assert max(costs[250:]) <= max(costs[:250])
 
 
-def test_fragments_stay_few_over_upserts_of_the_same_rows() -> None:
+def test_upserts_of_the_same_rows_keep_few_fragments() -> None:
     tables, pin = make_table(fresh_memory())
     model: dict[str, str | None] = {}
     most = 0
@@ -356,7 +356,7 @@ def test_fragments_stay_few_over_upserts_of_the_same_rows() -> None:
     assert most <= 2 * COMPACT_AT
 
 
-def test_the_smallest_full_tier_is_folded_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fold_begins_with_the_smallest_full_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables_module, "COMPACT_AT", 3)
     monkeypatch.setattr(tables_module, "COMPACTION_TIERS", (2, 6, 24))
     tables, pin = make_table(fresh_memory())
@@ -369,7 +369,7 @@ def test_the_smallest_full_tier_is_folded_first(monkeypatch: pytest.MonkeyPatch)
     assert tuple(sorted(COMPACTION_TIERS)) == COMPACTION_TIERS
 
 
-def test_a_fold_and_a_delete_in_one_write_lose_nothing() -> None:
+def test_fold_and_delete_in_one_write_keep_the_other_rows() -> None:
     tables, pin = make_table(fresh_memory())
     for number in range(COMPACT_AT + 3):
         pin = stage(tables, pin, {f"{number}a": "x", f"{number}b": "x"})
@@ -383,7 +383,7 @@ def test_a_fold_and_a_delete_in_one_write_lose_nothing() -> None:
 # --- staged only ----------------------------------------------------------------------------------------
 
 
-def test_staging_never_changes_what_an_existing_pin_reads(uri: str) -> None:
+def test_staging_does_not_change_the_rows_of_existing_pins(uri: str) -> None:
     tables, pin = make_table(uri)
     seen = {pin: read(tables, pin)}
 
@@ -407,7 +407,7 @@ def test_staging_never_changes_what_an_existing_pin_reads(uri: str) -> None:
         assert read(cold, old) == rows
 
 
-def test_no_kind_of_staging_moves_the_head(uri: str) -> None:
+def test_staging_of_every_kind_leaves_the_head_version(uri: str) -> None:
     tables, pin = make_table(uri)
     pin = stage(tables, pin, {"a": "1", "b": "1"})
     pin = stage(tables, pin, {"b": "2"}, delete=["b"])
@@ -421,7 +421,7 @@ def test_no_kind_of_staging_moves_the_head(uri: str) -> None:
     assert latest.count_rows() == 0
 
 
-def test_threads_stage_on_one_base_without_meeting(uri: str) -> None:
+def test_staging_by_threads_on_one_base_is_independent(uri: str) -> None:
     tables, pin = make_table(uri)
     pin = stage(tables, pin, {"a": "1", "b": "1", "c": "1"})
     works = [
@@ -435,14 +435,14 @@ def test_threads_stage_on_one_base_without_meeting(uri: str) -> None:
     assert read(tables, pin) == {"a": "1", "b": "1", "c": "1"}
 
 
-def test_handles_of_other_roots_read_the_same_versions(uri: str) -> None:
+def test_read_by_another_handle_returns_the_same_rows(uri: str) -> None:
     tables, pin = make_table(uri)
     pin = stage(tables, pin, {"a": "1"})
     pin = stage(tables, pin, {"b": "1"}, delete=["a"])
     assert read(Tables(lance_root(uri)), pin) == {"b": "1"}
 
 
-def test_open_handles_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_table_handles_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables_module, "_CACHED_TABLES", 4)
     tables, pin = make_table(fresh_memory())
     for number in range(10):
@@ -451,7 +451,7 @@ def test_open_handles_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) ->
     assert tables.open(pin.path, pin.version) is tables.open(pin.path, pin.version)
 
 
-def test_folders_with_odd_names_hold_tables(tmp_path: Path) -> None:
+def test_tables_in_folder_with_unusual_name_are_readable(tmp_path: Path) -> None:
     tables, pin = make_table(str(tmp_path / "my graph's ü%20#1?x=y"))
     for number in range(COMPACT_AT + 2):
         pin = stage(tables, pin, {str(number): "x"}, delete=[str(number - 1)] if number % 5 == 0 else [])
