@@ -44,9 +44,9 @@ class RetentionSetting:
     ``"forever"`` as `keep`, upkeep removes nothing.
     """
 
-    keep: int | Literal["forever"] = 256
+    keep: int | Literal["forever"] = 1000
     older_than: timedelta = timedelta(minutes=10)
-    thinned: timedelta = timedelta(days=7)
+    thinned: timedelta = timedelta(days=30)
 
     @classmethod
     def of(cls, value: RetentionInput) -> RetentionSetting:
@@ -55,8 +55,8 @@ class RetentionSetting:
         A text is ``"forever"``, ``"default"``, a duration, which is `older_than`, or fields such as
         ``"keep=1000,older_than=1h"``. Fields that are not given have their default.
 
-        >>> RetentionSetting.of("keep=1000").to_json()
-        {'keep': 1000, 'older_than': '10m', 'thinned': '7d'}
+        >>> RetentionSetting.of("keep=5000").to_json()
+        {'keep': 5000, 'older_than': '10m', 'thinned': '30d'}
         >>> RetentionSetting.of("2d").older_than.days
         2
         """
@@ -129,7 +129,7 @@ class GraphSettings:
     """The settings of a graph.
 
     >>> GraphSettings().to_json()
-    {'retention': {'keep': 256, 'older_than': '10m', 'thinned': '7d'}}
+    {'retention': {'keep': 1000, 'older_than': '10m', 'thinned': '30d'}}
     """
 
     retention: RetentionSetting = field(default_factory=RetentionSetting)

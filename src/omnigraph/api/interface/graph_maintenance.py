@@ -74,7 +74,7 @@ class GraphMaintenance(ABC):
 
         >>> import omnigraph as og
         >>> og.init("memory://docs-settings", schema="node City { name: String @key }").settings().retention.keep
-        256
+        1000
         """
         return self._settings()
 
@@ -90,7 +90,7 @@ class GraphMaintenance(ABC):
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-set-settings", schema="node City { name: String @key }")
         >>> g.set_settings(retention={"keep": 1000, "older_than": "1h"}).to_json()
-        {'retention': {'keep': 1000, 'older_than': '1h', 'thinned': '7d'}}
+        {'retention': {'keep': 1000, 'older_than': '1h', 'thinned': '30d'}}
         """
         return self._set_settings(retention)
 
