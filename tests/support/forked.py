@@ -62,7 +62,10 @@ class Worker:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the end and return the exit code. Raises `subprocess.TimeoutExpired`."""
         if self.returncode is None:
-            if not select.select([self._exit_code], [], [], timeout)[0]:
+            # Unlike `select`, it takes descriptors of any number.
+            waiting = select.poll()
+            waiting.register(self._exit_code, select.POLLIN | select.POLLHUP)
+            if not waiting.poll(None if timeout is None else timeout * 1000):
                 raise subprocess.TimeoutExpired(f"worker {self.pid}", timeout or 0)
             text = os.read(self._exit_code, 16)
             os.close(self._exit_code)
