@@ -532,7 +532,7 @@ class _GarbageCollection:
             if self._files.has_version(path, version):
                 raise
             return NeededFiles()
-        self._needed[path, version] = needed
+        self._needed[path, version] = needed = needed.interned()
         return needed
 
     def _sweep_objects(self) -> int:
