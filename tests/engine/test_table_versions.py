@@ -69,7 +69,7 @@ def test_columns_of_lineages_that_no_version_continues_are_dropped() -> None:
             people = [{"name": f"p{number}-{place}", "age": place} for place in range(300)]
             graph.load({"Person": people}, mode="overwrite")
             graph.query("query ages() { match { $p: Person } return { $p.age } }")
-        columns = {family for (_, family), _ in graph._reader.cache._pool._entries if family[0] == "column"}
-        lineages = {family[-1] for family in columns}
+        families: list[Any] = [key[0] for key in graph._reader.cache._pool._entries]
+        lineages = {family[-1] for _, family in families if family[0] == "column"}
         assert cached_numbers(graph).lineage in lineages
         assert len(lineages) <= 4
