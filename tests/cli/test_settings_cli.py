@@ -19,7 +19,7 @@ def graph(folder: Path) -> Path:
 
 def test_settings_set_then_show_prints_the_new_retention(graph: Path) -> None:
     assert graph.is_dir()
-    assert run("settings", "show", "g.omni").stdout == "retention: keep=1000,older_than=10m,thinned=30d\n"
+    assert run("settings", "show", "g.omni").stdout == "retention: keep=1000,older_than=1m,thinned=30d\n"
     outcome = run("settings", "set", "g.omni", "--retention", "keep=1000,older_than=1h")
     assert (outcome.code, outcome.stderr) == (0, "omnigraph settings set → g.omni (direct, local)\n")
     assert outcome.stdout == "retention: keep=1000,older_than=1h,thinned=30d\n"

@@ -58,7 +58,7 @@ def test_cleanup_and_repair_dry_run_and_confirm(client: httpx.Client) -> None:
 
 def test_settings_are_changed_and_shown(client: httpx.Client) -> None:
     default = success_body(client.get("/settings"), answers.SettingsOutput)
-    assert default == {"retention": {"keep": 1000, "older_than": "10m", "thinned": "30d"}}
+    assert default == {"retention": {"keep": 1000, "older_than": "1m", "thinned": "30d"}}
     changed = client.patch("/settings", json={"retention": "keep=9"})
     assert success_body(changed, answers.SettingsOutput)["retention"]["keep"] == 9
     fields = client.patch("/settings", json={"retention": {"keep": "forever"}})

@@ -178,7 +178,7 @@ def stream_changes(
 @contextmanager
 def reading_both(before: Snapshot, after: Snapshot) -> Iterator[None]:
     """Report data that is missing or damaged, with the state that it belongs to."""
-    with reading(after.state, before.state):
+    with reading(after.state, before.state), before.held(), after.held():
         yield
 
 

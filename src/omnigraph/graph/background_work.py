@@ -34,7 +34,7 @@ def maintain_manifest(manifest: Manifest, objects: ObjectStore, warnings: list[s
         if needs_fold(manifest.view):
             fold_heads(manifest, manifest.view)
         # A copy needs the files of the version that it began with.
-        if manifest.take_trim() and not find_leases(objects).live:
+        if manifest.take_trim() and all(lease.is_of_read for lease in find_leases(objects).live):
             manifest.remove_old_versions(objects)
             warn_about_clock(warnings, manifest.trimmed_at)
     except (OmnigraphError, SwapOutcomeUnknown) as error:

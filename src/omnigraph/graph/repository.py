@@ -60,6 +60,7 @@ from omnigraph.graph.publish import (
     publish,
     sleep_with_backoff,
 )
+from omnigraph.graph.read_leases import ReadLeases
 from omnigraph.graph.recovery.intents import (
     UNCLAIMED,
     Intent,
@@ -117,7 +118,8 @@ class Repository:
         self, location: Location, root: LanceRoot, manifest: Manifest, objects: ObjectStore, mode: Mode
     ) -> None:
         self.location = location
-        self.is_backup = manifest.registry(manifest.view).backup is not None
+        registry = manifest.registry(manifest.view)
+        self.is_backup = registry.backup is not None
         self.requested_mode: Mode = mode
         self.mode: Mode = "r" if self.is_backup else mode
         self.durability: Durability = "full" if root.durable else "os"
@@ -127,6 +129,9 @@ class Repository:
         self.intents = Intents(objects, writable=self.mode == "rw")
         self.warnings: list[str] = []
         self.background: BackgroundWork | None = None
+        # A handle for reading only writes nothing, and the files of a graph in memory are never collected.
+        leased = self.mode == "rw" and location.scheme != "memory"
+        self.read_leases = ReadLeases(objects, registry.graph_id) if leased else None
         self.write_queue: WriteQueue[QueuedWrite[Any]] = WriteQueue()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="omnigraph-probe")
         self._closed = False
@@ -219,6 +224,8 @@ class Repository:
         if self.background is not None:
             self.background.close()
         self._closed = True
+        if self.read_leases is not None:
+            self.read_leases.close()
         self._executor.shutdown(wait=False)
 
     def check_usable(self) -> None:
@@ -278,7 +285,9 @@ class Repository:
 
     def _snapshot(self, branch: str, commit: CommitRecord) -> Snapshot:
         stored = self.manifest.registry(self.manifest.view).format
-        return Snapshot(branch, commit, self._catalog(commit.schema), self.tables, stored)
+        return Snapshot(
+            branch, commit, self._catalog(commit.schema), self.tables, stored, leases=self.read_leases
+        )
 
     def _load_catalog(self, schema: str) -> Catalog:
         return Catalog.from_json(json.loads(self.manifest.schema(self.manifest.view, schema)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ from omnigraph.store.tables.tables import Tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from omnigraph.graph.read_leases import ReadLeases
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Snapshot:
     format_version: int
     # Whether the commit was the head of its branch when the manifest was read for the present call.
     is_head: bool = field(default=False, compare=False)
+    leases: ReadLeases | None = field(default=None, compare=False, repr=False)
 
     @property
     def commit_id(self) -> str:
@@ -67,7 +70,7 @@ class Snapshot:
     ) -> pa.Table:
         """Return rows of a table by physical column. See `reading` for the errors."""
         pin = self.pin(key)
-        with self.reading():
+        with self.reading(), self.held():
             return self.tables.scan(pin, columns, where, limit)
 
     def scan_batches(
@@ -75,7 +78,7 @@ class Snapshot:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `scan` in batches."""
         pin = self.pin(key)
-        with self.reading():
+        with self.reading(), self.held():
             yield from self.tables.scan_batches(pin, columns, where)
 
     def check_retained(self, key: str) -> None:
@@ -93,6 +96,10 @@ class Snapshot:
         with the reason ``damaged`` for any other missing file and for a file that cannot be read.
         """
         return reading(self.state)
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keep the commit for the duration of a read, should it take long. See `ReadLeases`."""
+        return nullcontext() if self.leases is None else self.leases.reading(self.commit_id)
 
     @property
     def state(self) -> CommitState:

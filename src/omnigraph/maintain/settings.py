@@ -45,7 +45,7 @@ class RetentionSetting:
     """
 
     keep: int | Literal["forever"] = 1000
-    older_than: timedelta = timedelta(minutes=10)
+    older_than: timedelta = timedelta(minutes=1)
     thinned: timedelta = timedelta(days=30)
 
     @classmethod
@@ -56,7 +56,7 @@ class RetentionSetting:
         ``"keep=1000,older_than=1h"``. Fields that are not given have their default.
 
         >>> RetentionSetting.of("keep=5000").to_json()
-        {'keep': 5000, 'older_than': '10m', 'thinned': '30d'}
+        {'keep': 5000, 'older_than': '1m', 'thinned': '30d'}
         >>> RetentionSetting.of("2d").older_than.days
         2
         """
@@ -129,7 +129,7 @@ class GraphSettings:
     """The settings of a graph.
 
     >>> GraphSettings().to_json()
-    {'retention': {'keep': 1000, 'older_than': '10m', 'thinned': '30d'}}
+    {'retention': {'keep': 1000, 'older_than': '1m', 'thinned': '30d'}}
     """
 
     retention: RetentionSetting = field(default_factory=RetentionSetting)

@@ -60,7 +60,7 @@ class Reader:
     def run(self, snapshot: Snapshot, query: ir.ReadQuery, bindings: Bindings) -> pa.Table:
         """Return the rows of a read on a snapshot. Raises the errors of `Snapshot.reading`."""
         # Some files, such as deletion files, are first read while the query runs.
-        with snapshot.reading():
+        with snapshot.reading(), snapshot.held():
             return run_read(self._session(snapshot, bindings), self.plan(snapshot, query))
 
     def explain(self, snapshot: Snapshot, query: ir.ReadQuery, bindings: Bindings) -> str:

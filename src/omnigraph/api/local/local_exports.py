@@ -57,10 +57,11 @@ def _write_folder(repository: Repository, snapshot: Snapshot, target: str, optio
     )
     names = [part.name for part in parts]
     try:
-        if on_spark:
-            _write_parts_on_spark(job, parts, options)
-        else:
-            _write_parts(job, parts, options, snapshot)
+        with snapshot.held():
+            if on_spark:
+                _write_parts_on_spark(job, parts, options)
+            else:
+                _write_parts(job, parts, options, snapshot)
         rows: Counter[str] = Counter()
         for part in parts:
             rows[part.table.key] += part.rows

@@ -42,6 +42,9 @@ def spark_frame(
 
     # Raises for a graph in memory, which Spark tasks cannot read.
     wants_spark("spark", in_memory=repository.location.scheme == "memory", large=False)
+    if repository.read_leases is not None:
+        # The frame is evaluated later, and perhaps more than once.
+        repository.read_leases.hold(snapshot.commit_id)
     session = replace(reader.session(snapshot), bindings=bindings)
     access = GraphAccess(repository.location.uri, repository.objects.options)
     return read_on_spark(session, reader.plan(snapshot, query), session_for(spark), access)

@@ -1,8 +1,8 @@
-"""Leases of backups: objects that hold back garbage collection of a source, and lock a target.
+"""Leases: objects that hold back garbage collection of a graph that is read, and that lock the target of a copy.
 
 The objects are below ``__leases/``:
 
-- ``<id>.json`` in a graph that a copy reads. Garbage collection keeps the commits that it names.
+- ``<id>.json`` in a graph that a copy or a long read reads. Garbage collection keeps the commits that it names.
 - ``target.json`` in the place that a copy writes. It admits one writer, and it marks a place whose copy is not
   finished, so that a later run continues it.
 
@@ -33,6 +33,8 @@ from omnigraph.store.request_counts import propagate_context
 PREFIX = "__leases/"
 TARGET = f"{PREFIX}target.json"
 RENEW_SECONDS = 10.0
+# The operation of leases of long reads. They need tables, and no old version of `__manifest`.
+READ = "read"
 # Larger than any plausible difference between the clocks of two machines plus a few missed renewals. A process of
 # the same machine that has ended is recognized at once.
 EXPIRY_SECONDS = 300.0
@@ -60,6 +62,11 @@ class Lease:
         """Return a lease of this process on all commits."""
         now = _now()
         return cls(new_id(), operation, graph_id, this_process(), now, now)
+
+    @property
+    def is_of_read(self) -> bool:
+        """Whether the lease is that of a read, and not that of a copy."""
+        return self.operation == READ
 
     @property
     def key(self) -> str:

@@ -32,13 +32,14 @@ def export_lines(
     `types` restricts the export to types of these names, `kinds` to nodes or edges. Memory holds the ids of one
     type and a batch of rows.
     """
-    for table in choose_tables(snapshot.catalog, types):
-        if kinds is not None and table.kind not in kinds:
-            continue
-        for rows in _ordered_rows(snapshot, table):
-            yield rows.num_rows, encode_records(table, rows)
-            if progress is not None:
-                progress(table.key, rows.num_rows)
+    with snapshot.held():
+        for table in choose_tables(snapshot.catalog, types):
+            if kinds is not None and table.kind not in kinds:
+                continue
+            for rows in _ordered_rows(snapshot, table):
+                yield rows.num_rows, encode_records(table, rows)
+                if progress is not None:
+                    progress(table.key, rows.num_rows)
 
 
 def choose_tables(catalog: Catalog, types: Sequence[str] | None) -> list[Table]:
