@@ -144,6 +144,8 @@ TABLE: dict[str, Ask] = {
     "Graph.optimize": Ask(lambda g: g.optimize(branch="dev"), "change", "dev"),
     "Graph.cleanup": Ask(lambda g: g.cleanup(keep=1, confirm=True), "admin"),
     "Graph.backup": Ask(no_backup, "admin"),
+    "Graph.settings": Ask(lambda g: g.settings(), "read"),
+    "Graph.set_settings": Ask(lambda g: g.set_settings(retention="forever"), "admin"),
     "Graph.verify": Ask(lambda g: g.verify(), "admin"),
     "Graph.repair": Ask(lambda g: g.repair(confirm=True), "change", "main"),
     "Branches.list": Ask(lambda g: g.branches.list(), "read"),

@@ -164,7 +164,7 @@ NEUTRAL = {
         "quick",
         "record",
     ),
-    "reset_branch",
+    *("reset_branch", "prefix", "retention"),
 }
 # Names of queries and of new branches, and members that the route refuses.
 NEUTRAL_PARAMETERS = {
@@ -174,6 +174,7 @@ NEUTRAL_PARAMETERS = {
     "cluster_mutate_if_graph_commit(name)",
     "cluster_change(name)",
     "cluster_createBranch(name)",
+    "cluster_listBranches(after)",
     "cluster_invoke_query(name)",
     "cluster_invoke_query_if_graph_commit(name)",
     "cluster_invoke_query_if_graph_commit(at)",

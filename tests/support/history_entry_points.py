@@ -212,6 +212,8 @@ NEUTRAL = {
         "reset_branch",
         "csv_null",
         "skip_damaged",
+        "prefix",
+        "retention",
     ),
 }
 # Parameters with a name that is a state elsewhere.
@@ -223,6 +225,7 @@ NEUTRAL_PARAMETERS = {
     "Graph.load(source)": "rows",
     "Graph.get(id)": "entity",
     "Graph.blob(id)": "entity",
+    "Branches.list(after)": "name of a branch",
 }
 
 

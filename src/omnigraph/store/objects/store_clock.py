@@ -35,7 +35,7 @@ def warn_about_clock(warnings: list[str], store_time: datetime | None) -> None:
     `store_time` is the present time of the storage system, None if it is not known.
 
     >>> found: list[str] = []
-    >>> warn_about_clock(found, datetime.now(UTC))
+    >>> warn_about_clock(found, datetime.now().astimezone())
     >>> found
     []
     """
