@@ -35,6 +35,10 @@ class Snapshot:
     is_head: bool = field(default=False, compare=False)
     leases: ReadLeases | None = field(default=None, compare=False, repr=False)
 
+    def __getstate__(self) -> dict[str, object]:
+        # Another process has no handle that could renew a lease.
+        return {**self.__dict__, "leases": None}
+
     @property
     def commit_id(self) -> str:
         """The id of the commit."""
