@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -98,11 +97,14 @@ def test_oldest_held_commit_is_released(graph: Repository, monkeypatch: pytest.M
 
 def test_close_ends_the_thread_and_removes_the_lease(graph: Repository) -> None:
     snapshot = graph.snapshot()
+    assert graph.read_leases is not None
     with snapshot.held():
         wait_for_lease(graph, (snapshot.commit_id,))
+        thread = graph.read_leases._thread
+        assert thread is not None
         graph.close()
     assert not find_leases(graph.objects).live
-    assert not [thread for thread in threading.enumerate() if thread.name == "omnigraph-read-leases"]
+    assert not thread.is_alive()
 
 
 def test_lease_of_a_read_does_not_stop_the_trim_of_the_manifest(
