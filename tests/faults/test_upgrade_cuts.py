@@ -6,6 +6,7 @@ A digest that is recorded is the digest of the file, whatever happened to the pr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import OmnigraphError
+from omnigraph.graph.format_version import CURRENT as CURRENT_FORMAT
 from omnigraph.graph.open_storage import connect
 from omnigraph.maintain.verification.verify import verify
 from omnigraph.maintain.verification.verify_options import VerifyOptions
@@ -55,7 +57,7 @@ def check_undisturbed(kind: str, before: Upgraded, after: Upgraded) -> None:
     """Check the effect of an upgrade that was not cut off."""
     assert after.rows == before.rows
     if kind == "migrate":
-        assert (before.format, after.format) == (1, 2)
+        assert (before.format, after.format) == (1, CURRENT_FORMAT)
         assert after.digests == before.digests
     else:
         assert not before.digests
@@ -65,7 +67,9 @@ def check_undisturbed(kind: str, before: Upgraded, after: Upgraded) -> None:
 def check(kind: str, uri: str, before: Upgraded, after: Upgraded, options: Mapping[str, str] = NONE) -> None:
     """Check the graph after a cut, the next run, and a write after that."""
     found = observe_upgrade(uri, options)
-    assert found in (before, after), f"{len(found.digests)} digests, format {found.format}"
+    # Each step of a migration is one swap, and the state after each step is complete.
+    steps = [replace(before, format=number) for number in range(before.format, after.format)]
+    assert found in (*steps, before, after), f"{len(found.digests)} digests, format {found.format}"
     UPGRADES[kind](uri, options)
     assert observe_upgrade(uri, options) == after
     _, root, objects = connect(uri, options, "os")
