@@ -55,10 +55,11 @@ class Writer:
         self._thread.join()
 
     def wait_for_commit(self, seconds: float) -> bool:
-        """Wait for the next commit; return False if there is none in this time."""
+        """Wait for a commit that begins after this call; return False if there is none in this time."""
         with self._written:
-            before = self.commits
-            return self._written.wait_for(lambda: self.commits > before, seconds)
+            # The commit that is counted next may be in the manifest already.
+            expected = self.commits + 2
+            return self._written.wait_for(lambda: self.commits >= expected, seconds)
 
     def _write(self) -> None:
         while not self._stopped.is_set():
