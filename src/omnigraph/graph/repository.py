@@ -497,7 +497,8 @@ class Repository:
             for number in range(MAX_PREPARATIONS):
                 if number:
                     sleep_with_backoff(number)
-                reservation.begin_preparation(number)
+                if not request.background:
+                    reservation.begin_preparation(number)
                 transaction = self.begin(branch, reservation=reservation)
                 if request.idempotency_key is not None:
                     # In every attempt, because the same request may have been committed by another process

@@ -22,7 +22,8 @@ class WriteRequest:
     """The operation name, the commit metadata and the preconditions of a write.
 
     `request` is compared when an idempotency key is used again. A `bulk` write has an intent; `intent_id` is the id
-    of one that `Repository.lease_intent` created for it. A write that is `alone` is not committed in a group.
+    of one that `Repository.lease_intent` created for it. A write that is `alone` is not committed in a group. Other
+    writers never wait for a write that is in the `background`.
     """
 
     operation: str
@@ -33,6 +34,7 @@ class WriteRequest:
     request: str = ""
     bulk: bool = False
     alone: bool = False
+    background: bool = False
     intent_id: str | None = None
 
     def __post_init__(self) -> None:

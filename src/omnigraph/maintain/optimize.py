@@ -101,7 +101,7 @@ def optimize(
     """
     runner = TaskRunner(repository.tables.root, engine, run_on_spark, progress)
     optimization = _Optimization(runner, max_rows)
-    request = WriteRequest("optimize", actor=actor, message=message, bulk=True)
+    request = WriteRequest("optimize", actor=actor, message=message, bulk=True, background=True)
     try:
         receipt, states = repository.write(branch, request, optimization.prepare)
     except Conflict as error:
