@@ -168,7 +168,7 @@ def test_authorized_view_granted_access_is_not_checked_again() -> None:
     uri = fresh_memory()
     make(uri).close()
     with og.open(uri, policy=may("read")) as graph:
-        granted = graph.authorized_view("bob", frozenset({Access("change", "dev")}))
+        granted = graph.authorized_view("bob", frozenset({Access("change", "dev")}), graph._authorizer.gate)
         assert granted.mutate(ADD, {"n": "Bo"}, branch="dev").affected_nodes == 1
         for denied in (
             lambda: granted.mutate(ADD, {"n": "Bo"}),

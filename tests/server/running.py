@@ -102,6 +102,13 @@ class Running:
 def running(hosted: ServerResources, *, is_local: bool = False) -> Iterator[Running]:
     """Run a server while the context is open."""
     app = create_app(hosted, is_local=is_local)
+    with running_app(app) as url:
+        yield Running(url, hosted, app)
+
+
+@contextmanager
+def running_app(app: FastAPI) -> Iterator[str]:
+    """Run a server of an application while the context is open, and return its address."""
     server = create_server(app)
     with listening("127.0.0.1", 0) as bound:
         thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
@@ -110,7 +117,7 @@ def running(hosted: ServerResources, *, is_local: bool = False) -> Iterator[Runn
             while not server.started:
                 assert thread.is_alive()
                 thread.join(0.005)
-            yield Running(f"http://127.0.0.1:{bound.getsockname()[1]}", hosted, app)
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join(HANG)

@@ -165,10 +165,25 @@ def test_tokens_without_policy_allow_only_reads() -> None:
             error_body(outside.get("/graphs"), 403)
 
 
-def test_unauthenticated_server_allows_everything_except_list_graphs(open_server: Running) -> None:
+def test_unauthenticated_server_lists_its_graphs(open_server: Running) -> None:
     with open_server.client(prefix="") as client:
-        body = error_body(client.get("/graphs"), 403)
-    assert body["error"] == "policy denied action 'graph_list' for no actor"
+        graphs = client.get("/graphs").json()["graphs"]
+    assert "team" in [item["graph_id"] for item in graphs]
+
+
+def test_denial_without_a_policy_says_that_none_is_configured() -> None:
+    with running(host(tokens=TOKENS)) as server, server.client("ann") as client:
+        body = error_body(client.post("/mutate", json={"query": ADD, "params": {"n": "Zoe"}}), 403)
+        listing = error_body(client.get(f"{server.url}/graphs"), 403)
+    assert body["error"] == (
+        "policy denied action 'change' on branch 'main' for actor 'ann': no policy is configured for the graph, so "
+        "actors with a token may only read"
+    )
+    assert "set `policy` of the graph" in body["hint"]
+    assert listing["error"] == (
+        "policy denied action 'graph_list' for actor 'ann': no policy is configured for the server"
+    )
+    assert "graph_list" in listing["hint"]
 
 
 # --- token configuration ---------------------------------------------------------------------------------

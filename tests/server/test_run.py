@@ -176,9 +176,13 @@ def serving(config: Path, s3: Bucket | None = None, **env: str) -> AbstractConte
     return process(str(config), "--bind", "127.0.0.1:0", "--unauthenticated", **storage, **env)
 
 
-def add(url: str, name: str) -> httpx.Response:
+def add(url: str, name: str, token: str | None = None) -> httpx.Response:
     return httpx.post(
-        f"{url}/graphs/team/mutate", json={"query": ADD, "params": {"n": name}}, timeout=HANG, verify=False
+        f"{url}/graphs/team/mutate",
+        json={"query": ADD, "params": {"n": name}},
+        headers={} if token is None else {"Authorization": f"Bearer {token}"},
+        timeout=HANG,
+        verify=False,
     )
 
 
@@ -196,10 +200,10 @@ class Write:
 
 
 @contextmanager
-def writing(url: str, s3: Bucket) -> Iterator[Write]:
+def writing(url: str, s3: Bucket, token: str | None = None) -> Iterator[Write]:
     """Start a write whose storage request is delayed."""
     with ThreadPoolExecutor(1) as pool, s3.seam.hold(method="PUT") as storage:
-        response = pool.submit(add, url, "Ann")
+        response = pool.submit(add, url, "Ann", token)
         wait_until(lambda: storage.hits == 1)
         yield Write(response, storage)
 

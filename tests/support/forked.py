@@ -84,6 +84,11 @@ class Worker:
         if self.poll() is None:
             os.kill(self.pid, number)
 
+    def errors_so_far(self) -> str:
+        """Return what the worker has written to stderr until now."""
+        # Unlike `read`, it does not move the position at which the worker writes.
+        return os.pread(self._stderr.fileno(), 1 << 24, 0).decode()
+
     def communicate(self, text: str = "", timeout: float = HANG) -> tuple[str, str]:
         """Send a text, and return stdout and stderr at the end. A worker that takes longer is killed."""
         output, errors = self.communicate_bytes(text.encode(), timeout)

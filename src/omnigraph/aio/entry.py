@@ -104,6 +104,7 @@ def connect(
     token: str | None = None,
     timeout: float | None = 360.0,
     storage_options: Mapping[str, str] | None = None,
+    ca_file: str | None = None,
 ) -> Opening[AsyncRemoteGraph]:
     """Connect to a graph on a server. The handle has all methods of a local graph.
 
@@ -111,7 +112,7 @@ def connect(
     """
     return Opening(
         lambda: client_entry.connect(
-            url, graph, token=token, timeout=timeout, storage_options=storage_options
+            url, graph, token=token, timeout=timeout, storage_options=storage_options, ca_file=ca_file
         ),
         AsyncRemoteGraph,
     )

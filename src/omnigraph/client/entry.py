@@ -33,6 +33,7 @@ def connect(
     token: str | None = None,
     timeout: float | None = READ_TIMEOUT,
     storage_options: Mapping[str, str] | None = None,
+    ca_file: str | None = None,
 ) -> RemoteGraph:
     """Connect to a graph on a server. The handle has all methods of a local graph.
 
@@ -43,6 +44,9 @@ def connect(
     A read fails if no data arrives for `timeout` seconds; None means no limit. A write has no timeout while the
     connection is alive. A write whose response is lost raises `OutcomeUnknown`. It is not retried unless it has an
     `idempotency_key`. Proxy settings of the environment are ignored.
+
+    `ca_file` is the PEM file of the certificate authorities that may have issued the TLS certificate of the server.
+    Without it the environment variable ``SSL_CERT_FILE`` or else the well-known authorities decide.
 
     `storage_options` are used for the object stores that loads read from and exports write to. They are not
     sent to the server.
@@ -56,8 +60,9 @@ def connect(
         "token": check_token(token),
         "timeout": check_timeout(timeout),
         "storage_options": None if storage_options is None else dict(storage_options),
+        "ca_file": ca_file,
     }
-    transport = Transport(graph_url(url, graph), check_token(token), timeout)
+    transport = Transport(graph_url(url, graph), check_token(token), timeout, ca_file)
     try:
         return RemoteGraph(
             transport, transport.call("GET", "", lambda answer: answer["actor_id"]), connection

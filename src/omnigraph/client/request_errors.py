@@ -87,6 +87,13 @@ def server_unreachable(
     error: Exception, url: str, *, may_have_applied: bool = False, key: str | None = None
 ) -> OmnigraphError:
     """Return the error for a failed connection. Nothing was sent, but an earlier attempt may have been applied."""
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return StorageError(
+            f"the TLS certificate of {url} is not trusted: {_cause(error)}",
+            kind="configuration",
+            details={"url": url},
+            hint="pass `ca_file` of connect or set SSL_CERT_FILE to the certificate authority of the server",
+        )
     text = f"the server at {url} cannot be reached: {_cause(error)}"
     return _lost(text, url, may_have_applied, key)
 

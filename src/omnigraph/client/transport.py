@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -59,8 +60,15 @@ class Transport:
     for the next bytes, None for no limit. A write has no timeout, because its outcome would be unknown.
     """
 
-    def __init__(self, url: str, token: str | None = None, timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        timeout: float | None = None,
+        ca_file: str | None = None,
+    ) -> None:
         self.url = url
+        self._verify = _certificate_check(url, ca_file)
         self._headers = httpx.Headers({"Accept": EXACT})
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -238,8 +246,7 @@ class Transport:
     def _open(self) -> None:
         """Create an empty connection pool."""
         pool = httpx.HTTPTransport(
-            # Loading certificates is slow and not needed without TLS.
-            verify=self.url.startswith("https:"),
+            verify=self._verify,
             limits=httpx.Limits(
                 max_connections=None,
                 max_keepalive_connections=_IDLE_CONNECTIONS,
@@ -313,6 +320,21 @@ def _without_none(members: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 def _idempotency_key(members: Mapping[str, Any] | None) -> str | None:
     return None if members is None else members.get("idempotency_key")
+
+
+def _certificate_check(url: str, ca_file: str | None) -> ssl.SSLContext | bool:
+    """Return how the certificate of the server is checked. Raises `InvalidInput` for an invalid `ca_file`."""
+    if not url.startswith("https:"):
+        # Loading certificates is slow and not needed without TLS.
+        return False
+    if ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        # An `ssl.SSLError` is an `OSError` too.
+        reason = "it has no PEM certificate" if isinstance(error, ssl.SSLError) else error.strerror
+        raise InvalidInput(f"the CA file {ca_file} cannot be read: {reason}") from error
 
 
 def _socket_options() -> list[tuple[int, int, int]]:

@@ -45,9 +45,19 @@ class Decision:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class NoPolicy:
+    """Says in denials that the operator has configured no policy, and what to do."""
+
+    reason: str
+    hint: str
+
+
 @dataclass(frozen=True)
 class Gate:
     """A bundle applied to one resource: a graph by its id, or the server.
+
+    `absence` is set if the bundle is a default because the operator has configured no policy.
 
     >>> from omnigraph.policy.bundle import read_bundle
     >>> allow = {"actors": {"group": "g"}, "actions": ["change"], "branch_scope": "unprotected"}
@@ -66,6 +76,7 @@ class Gate:
 
     bundle: PolicyBundle
     graph_id: str | None = None
+    absence: NoPolicy | None = None
 
     def prepare(self) -> Gate:
         """Compile the rules now instead of at the first decision, and return the gate.
@@ -83,8 +94,10 @@ class Gate:
         """Raise `PermissionDenied` unless the access is allowed."""
         decision = self.decide(actor, access)
         if not decision.allowed:
+            absence = self.absence
             raise PermissionDenied(
-                decision.message,
+                decision.message if absence is None else f"{decision.message}: {absence.reason}",
+                hint=None if absence is None else absence.hint,
                 details={
                     "actor": actor,
                     "action": access.action,

@@ -1,4 +1,4 @@
-"""The uvicorn server: it prints its address, checks connections, and shuts down gracefully on a signal."""
+"""The uvicorn server: it prints its address, checks connections, reloads on SIGHUP, and shuts down gracefully."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -19,6 +20,7 @@ from starlette.types import ASGIApp
 from omnigraph.server.http.capacity import Capacity
 from omnigraph.server.http.connections import Connection, ConnectionConfig
 from omnigraph.server.logs import LOGGER
+from omnigraph.server.reload import Reloader, ReloadTask
 
 LISTENING = "OMNIGRAPH_LISTEN_ADDR"
 EXIT_ABORTED = 1
@@ -37,7 +39,13 @@ class GracefulServer(uvicorn.Server):
     in a crash: the client sees the connection break and gets no error response, because the outcome is unknown.
     """
 
-    def __init__(self, app: ASGIApp, capacity: Capacity) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        capacity: Capacity,
+        reloader: Reloader | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         limits = capacity.limits
         config = ConnectionConfig(
             app,
@@ -53,12 +61,15 @@ class GracefulServer(uvicorn.Server):
         )
         super().__init__(config)
         self._capacity = capacity
+        self._tls = tls
+        self._reload = ReloadTask(reloader)
         self._checked_at = time.monotonic()
         self._signalled_at: float | None = None
         self._watchdog: threading.Timer | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections, and print the address to stdout."""
+        self.config.ssl = self._tls
         await super().startup(sockets)
         for bound in sockets or ():
             host, port = bound.getsockname()[:2]
@@ -108,6 +119,7 @@ class GracefulServer(uvicorn.Server):
             yield
             return
         before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._reload.handler())
         try:
             yield
         finally:

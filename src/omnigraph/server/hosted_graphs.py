@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from omnigraph.errors import InvalidInput, OmnigraphError, StorageError
 from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.types import Scalar
 from omnigraph.policy.bundle import PolicyBundle, Rule
-from omnigraph.policy.gate import Access, Gate
+from omnigraph.policy.gate import Gate, NoPolicy
 from omnigraph.read.reader import Reader, default_budget
 from omnigraph.rules.external_blobs import DEFAULT_DENY
 from omnigraph.server.http.authentication import TokenRegistry
@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from omnigraph.api.local.local_graph import LocalGraph
 
 _CONCURRENT_OPENS = 4
+NO_GRAPH_POLICY = NoPolicy(
+    "no policy is configured for the graph, so actors with a token may only read",
+    "set `policy` of the graph in the configuration file to a policy that allows the action",
+)
+NO_SERVER_POLICY = NoPolicy(
+    "no policy is configured for the server",
+    "set `policy` of the configuration file to a policy with a rule that allows `graph_list`",
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ class HostedGraph:
     reader: Reader = field(default_factory=Reader, repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass
 class ServerResources:
     """Graphs, tokens, policy and limits of one server. Without tokens the server is unauthenticated.
 
@@ -51,12 +59,20 @@ class ServerResources:
     storage is damaged or gone.
     """
 
-    graphs: Mapping[str, HostedGraph] = field(default_factory=dict)
+    graphs: dict[str, HostedGraph] = field(default_factory=dict)
     tokens: TokenRegistry = field(default_factory=TokenRegistry)
     server_gate: Gate | None = None
     quarantined: Mapping[str, str] = field(default_factory=dict)
     limits: ServerLimits = field(default_factory=ServerLimits)
     damaged: Mapping[str, StorageError] = field(default_factory=dict)
+
+    def replace_access(
+        self, tokens: TokenRegistry, server_gate: Gate | None, gates: Mapping[str, Gate | None]
+    ) -> None:
+        """Replace tokens and policies. Requests that are authorized already continue as they are."""
+        self.tokens, self.server_gate = tokens, server_gate
+        for id_, gate in gates.items():
+            self.graphs[id_] = replace(self.graphs[id_], gate=gate)
 
     def close(self) -> None:
         """Close every graph."""
@@ -95,7 +111,7 @@ def open_graphs(
     resources = ServerResources(
         {item.id: item for item in outcomes if isinstance(item, HostedGraph)},
         tokens,
-        None if hosting.policy is None else Gate(hosting.policy).prepare(),
+        server_gate(hosting, tokens),
         {source.id: _reason(outcome) for source, outcome in sources if isinstance(outcome, OmnigraphError)},
         limits,
         {source.id: outcome for source, outcome in sources if isinstance(outcome, StorageError)},
@@ -129,9 +145,7 @@ def _open(
             if source.queries is None
             else read_stored_queries(source.queries, source.read_schema(options), options)
         )
-        policy = source.policy or (_read_only_policy(tokens) if tokens else None)
-        # Prepared here, because the first request would delay all others.
-        gate = None if policy is None else Gate(policy, source.id).prepare()
+        gate = graph_gate(source, tokens)
         own = source.embedding
         reader = Reader(memory, embedder_of(environment if own is None else own.environment(environment)))
         graph = open_with(
@@ -153,7 +167,7 @@ def _open(
 
 
 def _has_blobs(graph: LocalGraph) -> bool:
-    view = graph.authorized_view(None, frozenset({Access("read", "main")}))
+    view = graph.authorized_view(None, frozenset(), None)
     tables = view.snapshot().catalog.tables.values()
     return any(column.type.scalar is Scalar.BLOB for table in tables for column in table.columns)
 
@@ -180,6 +194,31 @@ def _reason(error: OmnigraphError) -> str:
     return f"{position}{error.message}" + ("" if error.hint is None else f" ({error.hint})")
 
 
+def graph_gate(source: GraphSource, tokens: TokenRegistry) -> Gate | None:
+    """Return the policy gate of a graph; None on an unauthenticated server, where every action is allowed.
+
+    The rules are compiled here, because the first request would delay all others.
+    """
+    if source.policy is not None:
+        return Gate(source.policy, source.id).prepare()
+    if not tokens:
+        return None
+    return Gate(_read_only_policy(tokens), source.id, NO_GRAPH_POLICY).prepare()
+
+
+def server_gate(hosting: Hosting, tokens: TokenRegistry) -> Gate | None:
+    """Return the policy gate of the server; None on an unauthenticated server, where every action is allowed."""
+    if hosting.policy is not None:
+        return Gate(hosting.policy).prepare()
+    if not tokens:
+        return None
+    return Gate(PolicyBundle(_known_actors(tokens)), absence=NO_SERVER_POLICY).prepare()
+
+
 def _read_only_policy(tokens: TokenRegistry) -> PolicyBundle:
     """Return the policy of a graph without one: every actor with a token may read."""
-    return PolicyBundle({"known": tuple(sorted(tokens.actors))}, rules=(Rule("default", "known", ("read",)),))
+    return PolicyBundle(_known_actors(tokens), rules=(Rule("default", "known", ("read",)),))
+
+
+def _known_actors(tokens: TokenRegistry) -> dict[str, tuple[str, ...]]:
+    return {"known": tuple(sorted(tokens.actors))}

@@ -21,6 +21,8 @@ from omnigraph.server.http.authentication import TokenRegistry, read_tokens
 from omnigraph.server.http.origins import is_loopback
 from omnigraph.server.limits import ServerLimits, read_limits
 from omnigraph.server.logs import LOGGER, log_to_stderr
+from omnigraph.server.reload import Reloader
+from omnigraph.server.tls import TlsCertificates, find_tls_files
 from omnigraph.server.uploads.temporary_files import private_temporary_folder
 
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ _RESERVED_FILES = 1024
 class ServeOptions:
     """Options of the command line. `force` lifts the restriction of an unauthenticated server to local requests.
 
-    With `verify_reads` the served graphs compare every file with its digest when they first read it.
+    With `verify_reads` the served graphs compare every file with its digest when they first read it. The paths of
+    the TLS certificate and key can also be environment variables; without them the server does not use TLS.
     """
 
     bind: str = "127.0.0.1:8080"
@@ -44,6 +47,8 @@ class ServeOptions:
     require_all_graphs: bool = False
     force: bool = False
     verify_reads: bool = False
+    tls_certificate: str | None = None
+    tls_key: str | None = None
 
 
 def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, str]) -> None:
@@ -58,6 +63,8 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
     storage = s3_options(environment)
     if options.verify_reads:
         storage["verify_reads"] = "true"
+    tls_files = find_tls_files(options.tls_certificate, options.tls_key, environment)
+    tls = None if tls_files is None else TlsCertificates(tls_files)
     hosting = read_hosting(config, storage)
     check_authentication(hosting, tokens, unauthenticated=unauthenticated)
     if not tokens and not is_loopback(host) and not options.force:
@@ -79,8 +86,13 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
         for id_, reason in resources.quarantined.items():
             LOGGER.error("graph quarantined", extra={"fields": {"graph_id": id_, "reason": reason}})
         try:
+            app = create_app(resources, is_local=not tokens and not options.force)
+            app.state.tls = tls
+            app.state.reloader = Reloader(
+                resources, lambda: read_hosting(config, storage), lambda: read_tokens(environment), tls
+            )
             with listening(host, port) as bound:
-                run(create_app(resources, is_local=not tokens and not options.force), bound)
+                run(app, bound)
         finally:
             resources.close()
 
@@ -162,4 +174,10 @@ def run(app: FastAPI, bound: socket.socket) -> None:
 
 def create_server(app: FastAPI) -> GracefulServer:
     """Return the server of an application, not yet running."""
-    return GracefulServer(app, app.state.capacity)
+    tls: TlsCertificates | None = getattr(app.state, "tls", None)
+    return GracefulServer(
+        app,
+        app.state.capacity,
+        getattr(app.state, "reloader", None),
+        None if tls is None else tls.context,
+    )

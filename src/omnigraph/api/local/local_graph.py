@@ -99,16 +99,16 @@ class LocalGraph(LocalChangeReads, Graph):
         return ExternalBlobPolicy.of(self._options.external_blobs)
 
     def acting_as(self, actor: str | None) -> LocalGraph:
-        return self.authorized_view(actor, frozenset())
+        return self.authorized_view(actor, frozenset(), self._authorizer.gate)
 
-    def authorized_view(self, actor: str | None, granted: frozenset[Access]) -> LocalGraph:
+    def authorized_view(self, actor: str | None, granted: frozenset[Access], gate: Gate | None) -> LocalGraph:
         """Return the handle of `acting_as` for an actor whose accesses in `granted` are authorized already.
 
         The handle does not evaluate the policy for them again. A server authorizes a request before it reads the
-        body.
+        body. `gate` replaces the gate of this handle, because a server can reload its policies.
         """
         options = replace(self._options, actor=actor)
-        view = LocalGraph(self._repository, self._reader, options, self._authorizer.gate, granted)
+        view = LocalGraph(self._repository, self._reader, options, gate, granted)
         view._queries = self._queries
         view._is_view = True
         return view

@@ -44,11 +44,28 @@ def serve(
             "--verify-reads", help="Compare every file in storage with its digest when it is first read."
         ),
     ] = False,
+    tls_cert: Annotated[
+        str | None,
+        typer.Option(
+            "--tls-cert",
+            metavar="FILE",
+            help="PEM file of the TLS certificate chain. Requires --tls-key. SIGHUP reads both again.",
+        ),
+    ] = None,
+    tls_key: Annotated[
+        str | None,
+        typer.Option(
+            "--tls-key",
+            metavar="FILE",
+            help="PEM file of the private key of --tls-cert.",
+        ),
+    ] = None,
 ) -> None:
     """Serve graphs over HTTP until the process is stopped.
 
     Bearer tokens are configured in the environment: OMNIGRAPH_SERVER_BEARER_TOKENS_FILE names a JSON file that maps
-    actors to tokens. The address is printed when the server accepts requests; the log goes to stderr.
+    actors to tokens. The address is printed when the server accepts requests; the log goes to stderr. SIGHUP
+    reloads tokens, policies and the TLS certificate.
     """
     with requires("server", "the HTTP server"):
         from omnigraph.server.run import ServeOptions
@@ -61,7 +78,15 @@ def serve(
     if (config is None) == (chosen.cluster is None):
         raise typer.BadParameter("pass either CONFIG or --cluster", param_hint="'CONFIG'")
     verify = verify_reads or chosen.verify_reads
-    options = ServeOptions(bind, unauthenticated, require_all_graphs, force, verify)
+    options = ServeOptions(
+        bind,
+        unauthenticated,
+        require_all_graphs,
+        force,
+        verify,
+        tls_certificate=tls_cert,
+        tls_key=tls_key,
+    )
     run(config or str(chosen.cluster), options, os.environ)
 
 

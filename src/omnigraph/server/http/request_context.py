@@ -81,7 +81,7 @@ class RequestContext:
     @property
     def graph(self) -> Graph:
         """A handle of the graph that acts for the caller."""
-        return self.hosted.graph.authorized_view(self.actor, frozenset(self._granted))
+        return self.hosted.graph.authorized_view(self.actor, frozenset(self._granted), self.hosted.gate)
 
     def authorize(self, action: str, branch: str | None = None, target: str | None = None) -> None:
         """Raise `PermissionDenied` unless the policy allows the action."""

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph import __version__
-from omnigraph.errors import OmnigraphError, PermissionDenied
+from omnigraph.errors import OmnigraphError
 from omnigraph.graph import format_version
 from omnigraph.policy.gate import Access
 from omnigraph.protocol import responses
@@ -89,13 +89,11 @@ def _brief(error: OmnigraphError) -> str:
     responses={**_OK, **error_responses(401, 403)},
 )
 async def list_graphs(request: Request) -> Response:
-    """List graphs. Requires a server policy that allows `graph_list`, even on an unauthenticated server."""
+    """List graphs. Requires a policy of the server that allows `graph_list`, if the server has tokens."""
     actor = authenticate(request)
     resources: ServerResources = request.app.state.resources
-    if resources.server_gate is None:
-        shown = "no actor" if actor is None else f"actor '{actor}'"
-        raise PermissionDenied(f"policy denied action '{_LIST_GRAPHS.action}' for {shown}")
-    resources.server_gate.check(actor, _LIST_GRAPHS)
+    if resources.server_gate is not None:
+        resources.server_gate.check(actor, _LIST_GRAPHS)
     graphs = [{"graph_id": id_, "uri": resources.graphs[id_].graph.uri} for id_ in sorted(resources.graphs)]
     return JSONResponse({"graphs": graphs})
 
