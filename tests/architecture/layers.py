@@ -11,6 +11,7 @@ from tests.architecture.modules import Import, Module, imports
 ROWS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("errors",), "one root of all errors, with structured locations"),
     (("extras",), "optional dependencies and their errors"),
+    (("budget",), "deadlines, cancellation and budgets of the current work"),
     (("lang",), ".pg and .gq to typed IR; pure"),
     (("catalog",), "accepted schema, identities, keys, migration, schema merge; pure"),
     (("store",), "the only code that touches bytes: Lance tables, objects, manifest"),

@@ -17,7 +17,8 @@ import sqlglot
 from hypothesis import given, settings
 from sqlglot import exp
 
-from omnigraph.engine.duckdb import DatabaseLimits, Workspace, configure, run_projection, run_sql
+from omnigraph.engine.database_limits import DatabaseLimits
+from omnigraph.engine.duckdb import Workspace, configure, run_projection, run_sql
 from omnigraph.engine.projection import arrow_projection
 from omnigraph.engine.projection.projection_plan import (
     AggregateCall,

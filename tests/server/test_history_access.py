@@ -142,6 +142,10 @@ NEUTRAL = {
     *("allow_data_loss", "backfill", "confirm", "data", "dry_run", "entity", "expect_mutation", "force"),
     *(
         "csv_null",
+        "timeout_seconds",
+        "max_rows",
+        "max_bytes",
+        "max_edges",
         "format",
         "grace",
         "id",

@@ -67,6 +67,10 @@ class AsyncGraph(AsyncHandle):
         at: At = None,
         engine: Engine = "auto",
         spark: Any = None,
+        timeout: float | None = None,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+        max_edges: int | None = None,
     ) -> Result:
         """Run a read query on one consistent state.
 
@@ -74,7 +78,17 @@ class AsyncGraph(AsyncHandle):
         """
         return await self._threads.read(
             lambda: self._graph.query(
-                source, params, name=name, branch=branch, at=at, engine=engine, spark=spark
+                source,
+                params,
+                name=name,
+                branch=branch,
+                at=at,
+                engine=engine,
+                spark=spark,
+                timeout=timeout,
+                max_rows=max_rows,
+                max_bytes=max_bytes,
+                max_edges=max_edges,
             )
         )
 

@@ -27,7 +27,7 @@ from omnigraph.api.results.receipts import Receipt
 from omnigraph.api.results.result import Result
 from omnigraph.client.branches import RemoteBranches
 from omnigraph.client.changes import RemoteChangeReads
-from omnigraph.client.request_names import condition, params_of, place_of, segment
+from omnigraph.client.request_names import condition, limits_of, params_of, place_of, segment
 from omnigraph.client.schemas import RemoteSchemaView
 from omnigraph.client.server_decisions import TokenActor, refuse_spark
 from omnigraph.client.stored_query_calls import QueryEntry, StoredQueryCalls
@@ -116,7 +116,7 @@ class RemoteGraph(RemoteChangeReads, Graph):
 
     def _query(self, text: str, options: QueryOptions) -> Result:
         refuse_spark(options.engine, options.spark)
-        body = self._query_body(text, options)
+        body = {**self._query_body(text, options), **limits_of(options.limits)}
         return self._transport.request("POST", "/query", decode_rows, body=body, headers=ROWS)
 
     def _dataframe(self, text: str, options: QueryOptions) -> Any:

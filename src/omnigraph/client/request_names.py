@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from omnigraph.api.results.commits import At, state_at
+from omnigraph.budget.query_budget import QueryLimits
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.argument_checks import require_text
 from omnigraph.graph.branch_names import MAIN, branch_not_found
@@ -68,6 +69,21 @@ def params_of(params: Mapping[str, Any] | None) -> Any:
 
     bind_params((), params)
     return to_json_value(params)
+
+
+def limits_of(limits: QueryLimits) -> dict[str, float]:
+    """Return the members of a request that lower the limits of the server.
+
+    >>> limits_of(QueryLimits(seconds=5, rows=100))
+    {'timeout_seconds': 5, 'max_rows': 100}
+    """
+    members = {
+        "timeout_seconds": limits.seconds,
+        "max_rows": limits.rows,
+        "max_bytes": limits.bytes,
+        "max_edges": limits.edges,
+    }
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def timestamp(at: datetime) -> str:

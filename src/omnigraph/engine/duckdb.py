@@ -12,7 +12,7 @@ import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from omnigraph.engine.deadline import interrupt_at_deadline
+from omnigraph.budget.deadline import interrupt_at_deadline
+from omnigraph.engine.database_limits import DatabaseLimits, default_limits
 from omnigraph.engine.exact_counts import INT64_MAX, total
 from omnigraph.engine.projection import arrow_projection
 from omnigraph.engine.projection.projection_plan import (
@@ -50,18 +51,6 @@ _CONFIG = {
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseLimits:
-    """The resources of a database: memory such as ``"2GB"``, a directory to spill to, and threads.
-
-    The defaults are 80 % of the machine's memory, the system's temporary directory and every core.
-    """
-
-    memory: str | None = None
-    spill_directory: Path | None = None
-    threads: int | None = None
 
 
 def configure(limits: DatabaseLimits) -> None:
@@ -171,7 +160,7 @@ class Workspace:
 
     def __init__(self, directory: Path, limits: DatabaseLimits | None = None) -> None:
         self._directory = directory
-        self._limits = limits or DatabaseLimits()
+        self._limits = limits or default_limits()
 
     def __enter__(self) -> Workspace:
         self._home = tempfile.TemporaryDirectory(prefix="workspace-", dir=self._directory)
@@ -311,7 +300,11 @@ class _Database:
             yield
         except duckdb.OutOfMemoryException as error:
             details = {"memory_limit": self._limits.memory or "80%"}
-            raise ResourceLimit(f"the query exceeded its memory limit: {error}", details=details) from error
+            raise ResourceLimit(
+                f"the query exceeded its memory limit: {error}",
+                details=details,
+                hint="match fewer rows, return fewer columns, or raise the limit",
+            ) from error
         except duckdb.IOException as error:
             raise StorageError(f"the database cannot access its files: {error}") from error
 
@@ -321,7 +314,7 @@ class _SharedDatabase:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._limits = DatabaseLimits()
+        self._limits: DatabaseLimits | None = None
         self._database: _Database | None = None
 
     def replace(self, limits: DatabaseLimits | None = None) -> None:
@@ -334,7 +327,7 @@ class _SharedDatabase:
     def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
         with self._lock:
             if self._database is None:
-                self._database = _Database(self._limits)
+                self._database = _Database(self._limits or default_limits())
             database = self._database
         try:
             with database.cursor() as cursor:

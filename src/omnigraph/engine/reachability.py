@@ -17,15 +17,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from omnigraph.budget.deadline import check_deadline
+from omnigraph.budget.query_budget import require_bytes, visit_edges
 from omnigraph.engine.csr import Frontier, Mask, Ordinals, Positions, flatten_ranges, split_by_weight
-from omnigraph.engine.deadline import check_deadline
-from omnigraph.engine.layered_adjacency import AnyAdjacency, connected, degrees, expand_unique
+from omnigraph.engine.layered_adjacency import AnyAdjacency, connected, degrees, expand_total, expand_unique
 
 CHUNK = 1 << 18
 """Entries that one step of a search works on, and that one chunk of a result holds."""
 
 # Thresholds between the three methods of finding new pairs, determined by measurement.
 _DENSE = 8
+# Rows, targets, pairs and the sort of both.
+_BYTES_PER_STEP = 40
 _SPARSE = 8
 
 
@@ -39,7 +42,13 @@ def reach(adj: AnyAdjacency, frontier: Frontier, low: int, high: int) -> tuple[P
     >>> sorted(zip(rows.tolist(), targets.tolist()))
     [(0, 1), (0, 2), (2, 0), (2, 1)]
     """
-    chunks = list(reach_chunks(adj, frontier, low, high))
+    chunks = []
+    held = 0
+    for rows, targets in reach_chunks(adj, frontier, low, high):
+        # The chunks, and their copy as one array.
+        held += 2 * (rows.nbytes + targets.nbytes)
+        require_bytes(held)
+        chunks.append((rows, targets))
     if not chunks:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
     return np.concatenate([rows for rows, _ in chunks]), np.concatenate([targets for _, targets in chunks])
@@ -252,7 +261,11 @@ def _leads_to(adj: AnyAdjacency, level: Positions, open_pairs: Positions, bits: 
 
 def _next_pairs(adj: AnyAdjacency, level: Positions, bits: int) -> Positions:
     """Return the pairs one hop from each pair's node, with repeats and unordered."""
-    rows, targets = expand_unique(adj, _nodes(level, bits))
+    nodes = _nodes(level, bits)
+    count = expand_total(adj, nodes, True)
+    visit_edges(count)
+    require_bytes(count * _BYTES_PER_STEP)
+    rows, targets = expand_unique(adj, nodes)
     pairs = (level >> bits << bits).take(rows)
     pairs |= targets
     return pairs

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.engine.duckdb import DatabaseLimits, Workspace
+from omnigraph.engine.database_limits import DatabaseLimits
+from omnigraph.engine.duckdb import Workspace
 from omnigraph.engine.engine_choice import RunTasks
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.progress import Progress

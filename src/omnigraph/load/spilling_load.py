@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import arrow_schema
-from omnigraph.engine.duckdb import DatabaseLimits, Workspace
+from omnigraph.engine.database_limits import DatabaseLimits
+from omnigraph.engine.duckdb import Workspace
 from omnigraph.graph.transaction import Transaction
 from omnigraph.load.key_checks import KeyCheckedLoad
 from omnigraph.load.keys import empty_keys, key_columns, key_rows

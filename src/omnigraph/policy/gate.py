@@ -110,6 +110,14 @@ class Gate:
         """Evaluate an access. If several rules allow it, the decision names the one with the smallest id."""
         return self._cached_decide(actor, access)
 
+    def may_allow(self, actor: str | None, action: str) -> bool:
+        """Return whether a rule allows the action to the actor on any branch.
+
+        Decides before the branch is known, so that the body of a request need not be read. False is final.
+        """
+        groups = () if actor is None else self._groups.get(actor, ())
+        return any(rule.group in groups and action in rule.actions for rule in self.bundle.rules)
+
     @cached_property
     def _cached_decide(self) -> Callable[[str | None, Access], Decision]:
         # Bundles are immutable, so decisions can be cached. An evaluation by Cedar takes longer than many reads.

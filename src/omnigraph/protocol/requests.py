@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from omnigraph.budget.query_budget import QueryLimits
 from omnigraph.protocol.wire_types import ChangeOpOutput, EntityKindOutput, LoadMode
 from omnigraph.read.export.export_parts import ExportFormat
 
@@ -85,7 +86,21 @@ class SnapshotSelector(LenientRequest):
     at: Timestamp | None = None
 
 
-class QueryRequest(SnapshotSelector):
+class LimitedRequest(SnapshotSelector):
+    """A read that may lower the limits of the server."""
+
+    timeout_seconds: float | None = Field(default=None, gt=0, description="Time limit.")
+    max_rows: int | None = Field(default=None, gt=0, description="Limit of result rows.")
+    max_bytes: int | None = Field(default=None, gt=0, description="Limit of memory, estimated.")
+    max_edges: int | None = Field(default=None, gt=0, description="Limit of edges that the query follows.")
+
+    @property
+    def limits(self) -> QueryLimits:
+        """The limits of the request."""
+        return QueryLimits(self.timeout_seconds, self.max_rows, self.max_bytes, self.max_edges)
+
+
+class QueryRequest(LimitedRequest):
     """Query request. `name` selects one query if the text contains several."""
 
     query: str = Field(validation_alias=_QUERY)
@@ -93,7 +108,7 @@ class QueryRequest(SnapshotSelector):
     params: dict[str, Any] | None = None
 
 
-class ReadRequest(SnapshotSelector):
+class ReadRequest(LimitedRequest):
     """Query request of the deprecated `/read` route."""
 
     query_source: str
@@ -112,7 +127,7 @@ class ChangeRequest(LenientRequest):
     idempotency_key: str | None = None
 
 
-class InvokeStoredQueryRequest(SnapshotSelector):
+class InvokeStoredQueryRequest(LimitedRequest):
     """Request to run a stored query with parameters."""
 
     params: dict[str, Any] | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.budget.query_budget import require_bytes
 from omnigraph.engine.exact_counts import INT64_MAX, Counts, add_runs, multiply, total
 from omnigraph.engine.memory.cached_table import Ordinals
 from omnigraph.read.plan import Duplicates
@@ -18,6 +19,7 @@ OUTER_ROW = "#row"
 _MIN_MERGED_ROWS = 64
 # Up to this many possible keys per row, an array over all keys is cheaper than a sort.
 _DENSE = 16
+_BYTES_PER_POSITION = 8
 # The largest integer range that a float64 holds exactly.
 _EXACT_FLOAT = 1 << 53
 
@@ -29,6 +31,20 @@ class BindingTable:
     num_rows: int
     columns: Mapping[str, Ordinals] = field(default_factory=dict)
     weights: Counts | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns and weights."""
+        weights = 0 if self.weights is None else int(self.weights.nbytes)
+        return weights + sum(int(column.nbytes) for column in self.columns.values())
+
+    def require_bytes(self, num_rows: int, more_columns: int = 1) -> None:
+        """Check the memory for a step that makes `num_rows` rows of this table, with further columns.
+
+        Raises `ResourceLimit` before the rows are built. Row numbers and one temporary column are included.
+        """
+        columns = len(self.columns) + (self.weights is not None) + more_columns + 2
+        require_bytes(self.nbytes + num_rows * columns * _BYTES_PER_POSITION)
 
     def take(self, rows: Ordinals, keep: frozenset[str] | None = None) -> BindingTable:
         """Return the given rows, which may repeat, with the columns to keep."""

@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.budget.deadline import check_deadline
+from omnigraph.budget.query_budget import hold_bytes, visit_edges
 from omnigraph.engine.arrow_expressions import matches
-from omnigraph.engine.deadline import check_deadline
+from omnigraph.engine.csr import split_by_weight
 from omnigraph.engine.layered_adjacency import (
     connected,
     connecting_edges,
@@ -39,16 +41,29 @@ from omnigraph.read.topology import AdjacencyView
 
 # The number of rows that an expansion produces at a time if duplicates among them are merged afterwards.
 _ROWS_PER_BATCH = 1 << 22
+# If a limit needs few rows: the rows that a product makes at a time, and the rows that an expansion starts from.
+_ROWS_PER_PIECE = 1 << 18
+_SOURCES_PER_PIECE = 1 << 10
+_MAX_GROWTH = 16
 
 START = BindingTable(1)
 
 
 def match_pattern(
-    session: ReadSession, steps: Sequence[PlanStep], duplicates: Duplicates, rows: BindingTable = START
+    session: ReadSession,
+    steps: Sequence[PlanStep],
+    duplicates: Duplicates,
+    rows: BindingTable = START,
+    limit: int | None = None,
 ) -> BindingTable:
-    """Return the rows that the steps of a pattern make of the given rows."""
-    for step in steps:
+    """Return the rows that the steps of a pattern make of the given rows.
+
+    With `limit`, any rows that are at least as many are enough. Large steps then run on some rows at a time.
+    """
+    for at, step in enumerate(steps):
         check_deadline()
+        if limit is not None and (size := _piece_size(session, step, rows)) < rows.num_rows:
+            return _match_pieces(session, steps[at:], duplicates, rows, size, limit)
         before = rows.columns.keys()
         match step:
             case ScanStep():
@@ -68,20 +83,69 @@ def match_pattern(
     return rows
 
 
+def _piece_size(session: ReadSession, step: PlanStep, rows: BindingTable) -> int:
+    """Return the number of rows that a step works on at a time, if the rest may not be needed."""
+    match step:
+        case ScanStep():
+            found = _selected(session, step) if rows.num_rows > 1 else NO_ROWS
+            return max(1, _ROWS_PER_PIECE // max(1, len(found)))
+        case ExpandStep() if step.expand.max > 1:
+            # At most every node is reached from every row.
+            targets = session.nodes(step.expand.target_type).num_rows
+            return min(_SOURCES_PER_PIECE, max(1, _ROWS_PER_PIECE // max(1, targets)))
+        case ExpandStep() | OptionalStep():
+            return _SOURCES_PER_PIECE
+        case FilterStep() | AntiJoinStep():
+            return max(1, rows.num_rows)
+
+
+def _match_pieces(
+    session: ReadSession,
+    steps: Sequence[PlanStep],
+    duplicates: Duplicates,
+    rows: BindingTable,
+    size: int,
+    limit: int,
+) -> BindingTable:
+    """Match some rows after others until there are enough. Pieces grow, because few of them may match."""
+    found: list[BindingTable] = []
+    total, start, largest = 0, 0, size * _MAX_GROWTH
+    while start < rows.num_rows and (total < limit or not found):
+        check_deadline()
+        piece = rows.take(np.arange(start, min(start + size, rows.num_rows)))
+        with hold_bytes(rows.nbytes + sum(item.nbytes for item in found)):
+            first = match_pattern(session, steps[:1], duplicates, piece)
+            found.append(match_pattern(session, steps[1:], duplicates, first, limit - total))
+        total += found[-1].num_rows
+        start += size
+        size = min(2 * size, largest)
+    rows.require_bytes(total)
+    return _concatenate(found)
+
+
 # --- scan --------------------------------------------------------------------------------------------------
 
 
 def _scan(session: ReadSession, step: ScanStep, rows: BindingTable, duplicates: Duplicates) -> BindingTable:
-    table = session.variables[step.variable] = session.nodes(step.type_name)
-    found = select_rows(session, table, step.where)
+    found = _selected(session, step)
     if step.variable not in step.keep and duplicates != "keep":
         if not len(found):
             return rows.take(NO_ROWS)
         return rows if duplicates == "drop" else rows.weighted(len(found))
     if rows.num_rows == 1 and not rows.columns and rows.weights is None:
         return BindingTable(len(found), {step.variable: found})
+    rows.require_bytes(rows.num_rows * len(found))
     crossed = rows.take(np.repeat(np.arange(rows.num_rows), len(found)))
     return crossed.with_column(step.variable, np.tile(found, rows.num_rows))
+
+
+def _selected(session: ReadSession, step: ScanStep) -> Ordinals:
+    """Return the rows of a scan. A step that runs several times selects them once."""
+    table = session.variables[step.variable] = session.nodes(step.type_name)
+    found = session.selected.get(id(step))
+    if found is None:
+        found = session.selected[id(step)] = select_rows(session, table, step.where)
+    return found
 
 
 # --- expansion ---------------------------------------------------------------------------------------------
@@ -126,6 +190,7 @@ def _expand_into(expand: ir.Expand, view: AdjacencyView, rows: BindingTable) -> 
     """Keep the rows whose source and target are connected; one row per edge if the edge is bound."""
     left = view.to_local(rows.columns[expand.source])
     right = view.to_local(rows.columns[expand.target], far=True)
+    visit_edges(rows.num_rows)
     if expand.edge_variable is not None:
         places, edges = connecting_edges(view.adjacency, left, right)
         return rows.take(places).with_column(expand.edge_variable, view.edge_positions(edges))
@@ -140,7 +205,9 @@ def _count_edges(
     """Repeat or weight the rows by their number of matches, without materializing the new variables."""
     frontier = view.to_local(rows.columns[expand.source])
     counts = degrees(view.adjacency, frontier, unique=expand.edge_variable is None)
+    visit_edges(rows.num_rows)
     if duplicates == "keep":
+        rows.require_bytes(int(counts.sum()))
         return rows.take(np.repeat(np.arange(rows.num_rows), counts))
     matched = counts > 0
     kept = rows.take(matched)
@@ -152,12 +219,18 @@ def _expand_all(
 ) -> BindingTable:
     frontier = view.to_local(rows.columns[expand.source])
     edges: Ordinals | None = None
+    if expand.max == 1:
+        count = expand_total(view.adjacency, frontier, expand.edge_variable is None)
+        visit_edges(count)
+        rows.require_bytes(count, more_columns=3)
     if expand.edge_variable is not None:
         places, targets, edges = expand_edges(view.adjacency, frontier)
     elif expand.max == 1:
         places, targets = expand_unique(view.adjacency, frontier)
     else:
-        places, targets = reach(view.adjacency, frontier, expand.min, expand.max)
+        with hold_bytes(rows.nbytes):
+            places, targets = reach(view.adjacency, frontier, expand.min, expand.max)
+        rows.require_bytes(len(places), more_columns=3)
     targets = view.node_positions(targets)
     if expand.max == 1:
         order = view.storage_order(places, targets)
@@ -184,19 +257,28 @@ def _expand_in_batches(
 ) -> BindingTable:
     """Expand some rows at a time and merge duplicate targets, so that memory stays bounded."""
     keep = step.keep | {OUTER_ROW}
-    if expand.max > 1 or OUTER_ROW in rows.columns:
+    if OUTER_ROW in rows.columns:
         return _expand_all(session, step, expand, view, rows)
     frontier = view.to_local(rows.columns[expand.source])
-    if expand_total(view.adjacency, frontier, expand.edge_variable is None) <= _ROWS_PER_BATCH:
+    if expand.max > 1:
+        # At most every node is reached from every row.
+        counts = np.full(rows.num_rows, view.adjacency.n_targets, np.int64)
+    else:
+        counts = degrees(view.adjacency, frontier, unique=expand.edge_variable is None)
+    if counts.sum() <= _ROWS_PER_BATCH:
         return _expand_all(session, step, expand, view, rows)
-    counts = degrees(view.adjacency, frontier, unique=expand.edge_variable is None)
-    ends = np.searchsorted(np.cumsum(counts), np.arange(_ROWS_PER_BATCH, counts.sum(), _ROWS_PER_BATCH))
-    batches = []
-    for batch in np.split(np.arange(rows.num_rows), np.unique(ends)):
+    merged: BindingTable | None = None
+    for batch in split_by_weight(counts, _ROWS_PER_BATCH):
         check_deadline()
-        expanded = _expand_all(session, step, expand, view, rows.take(batch)).project(keep)
-        batches.append(merge_duplicates(expanded, duplicates))
-    return merge_duplicates(_concatenate(batches), duplicates)
+        part = rows.take(np.arange(batch.start, batch.stop))
+        with hold_bytes(rows.nbytes if merged is None else rows.nbytes + merged.nbytes):
+            expanded = _expand_all(session, step, expand, view, part).project(keep)
+        expanded = merge_duplicates(expanded, duplicates)
+        merged = (
+            expanded if merged is None else merge_duplicates(_concatenate([merged, expanded]), duplicates)
+        )
+    assert merged is not None
+    return merged
 
 
 def _concatenate(tables: Sequence[BindingTable]) -> BindingTable:
@@ -226,7 +308,8 @@ def _has_match(session: ReadSession, step: AntiJoinStep, rows: BindingTable) -> 
         distinct, inverse = np.unique(column, return_inverse=True)
         outer, count = {name: distinct}, len(distinct)
     start = BindingTable(count, {**outer, OUTER_ROW: np.arange(count)})
-    found = match_pattern(session, step.steps, "drop", start)
+    with hold_bytes(rows.nbytes + start.nbytes):
+        found = match_pattern(session, step.steps, "drop", start)
     mask = np.zeros(count, np.bool_)
     mask[found.columns[OUTER_ROW]] = True
     return mask if inverse is None else mask[inverse]
@@ -236,7 +319,10 @@ def _match_optional(session: ReadSession, step: OptionalStep, rows: BindingTable
     outer = {name: rows.columns[name] for name in step.outer}
     start = BindingTable(rows.num_rows, {**outer, OUTER_ROW: np.arange(rows.num_rows)})
     declare_variables(session, step.steps)
-    found = match_pattern(session, step.steps, "keep", start)
+    with hold_bytes(rows.nbytes + start.nbytes):
+        found = match_pattern(session, step.steps, "keep", start)
+    with hold_bytes(found.nbytes):
+        rows.require_bytes(found.num_rows + rows.num_rows, more_columns=len(step.introduces))
     places = found.columns[OUTER_ROW]
     unmatched = np.ones(rows.num_rows, np.bool_)
     unmatched[places] = False

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.budget.deadline import check_deadline
+from omnigraph.budget.query_budget import BYTES, check_rows, require_bytes
 from omnigraph.catalog.columns import arrow_type
-from omnigraph.engine.deadline import check_deadline
-from omnigraph.engine.memory.cached_table import NO_ROWS
+from omnigraph.engine.memory.cached_table import NO_ROWS, type_bytes
 from omnigraph.engine.memory.column_chunks import to_indices
 from omnigraph.engine.projection import arrow_projection
 from omnigraph.engine.projection.projection_plan import (
@@ -21,7 +22,9 @@ from omnigraph.engine.projection.projection_plan import (
     ProjectionPlan,
     used_columns,
 )
+from omnigraph.errors import ResourceLimit
 from omnigraph.lang import ir
+from omnigraph.lang.types import PropType
 from omnigraph.read.binding_table import BindingTable
 from omnigraph.read.column_sources import BindingSource
 from omnigraph.read.plan import ReadPlan
@@ -34,6 +37,13 @@ from omnigraph.search.ranking import RowScores
 _IMMEDIATE_ROWS = 4_096
 # From this many rows on, DuckDB is used, which has threads and spills to disk.
 DUCKDB_ROWS = 20_000_000
+
+_BYTES_PER_INDEX = 8
+# Arrays over all rows that a sort and a grouping hold at a time, besides those of their columns.
+_ARRAYS_PER_SORT = 4
+_ARRAYS_PER_GROUPING = 5
+# Arrow stores a null vector as a vector of the declared dimension.
+_MAX_NULL_BYTES = 64 << 20
 
 _RANKS = (ir.Nearest, ir.Bm25, ir.Rrf)
 _NO_TRUTHS = pa.array([], pa.bool_())
@@ -67,17 +77,53 @@ def project(session: ReadSession, plan: ReadPlan, rows: BindingTable) -> pa.Tabl
     run = _run_on(choose_engine(session, rows.num_rows))
     projection = plan.projection
     merged = query.aggregated or query.distinct
-    if not merged:
+    if merged:
+        _require_groups(session, plan, rows)
+    else:
         rows, scores = _final_rows(session, plan, rows, scores, run)
         projection = ProjectionPlan(projection.outputs)
+        check_rows(rows.num_rows)
+        width = sum(_value_bytes(session, output.expr) for output in query.outputs)
+        require_bytes(rows.nbytes + int(rows.num_rows * (width + _BYTES_PER_INDEX * len(query.outputs))))
     keys = {item.value.column for item in projection.outputs if isinstance(item.value, InputRef)}
     columns = _Columns(session, rows, scores)
     for place in range(1 + max(used_columns(projection), default=-1)):
+        check_deadline()
         columns.of(plan.inputs[place], as_key=merged and place in keys)
-    return run(
+    result = run(
         projection,
         MatchedRows(rows.num_rows, tuple(columns.built), rows.weights, frozenset(columns.distinct)),
     )
+    check_rows(result.num_rows)
+    return result
+
+
+def _require_groups(session: ReadSession, plan: ReadPlan, rows: BindingTable) -> None:
+    """Check the memory for grouping: codes of each key, and copies of the values that are collected."""
+    width = float(_BYTES_PER_INDEX * _ARRAYS_PER_GROUPING)
+    for output in plan.query.outputs:
+        match output.expr:
+            case ir.Aggregate(fn="collect", argument=argument):
+                width += _value_bytes(session, argument) + 2 * _BYTES_PER_INDEX
+            case ir.Aggregate(distinct=False):
+                width += _BYTES_PER_INDEX
+            case _:
+                width += 2 * _BYTES_PER_INDEX
+    require_bytes(rows.nbytes + int(rows.num_rows * width))
+
+
+def _value_bytes(session: ReadSession, expr: ir.Expr) -> float:
+    """Return the estimated size of a value of an expression."""
+    match expr:
+        case ir.PropertyRef():
+            return session.variables[expr.variable].value_bytes(expr.property)
+        case ir.EntityRef():
+            return session.variables[expr.variable].value_bytes("id")
+        case ir.Const() | ir.ParamRef() | ir.Now():
+            value = session.bindings.value(expr)
+            return float(len(value)) if isinstance(value, str) else type_bytes(arrow_type(expr.type))
+        case _:
+            return float(_BYTES_PER_INDEX)
 
 
 def input_schema(session: ReadSession, plan: ReadPlan) -> pa.Schema:
@@ -104,6 +150,8 @@ def _final_rows(
         end = None if projection.limit is None else projection.skip + projection.limit
         chosen = np.arange(rows.num_rows)[projection.skip : end]
     else:
+        arrays = _ARRAYS_PER_SORT + 2 * len(projection.order) + len(projection.ties)
+        require_bytes(rows.nbytes + rows.num_rows * arrays * _BYTES_PER_INDEX)
         columns = _Columns(session, rows, scores)
         number = columns.add(pa.array(np.arange(rows.num_rows)))
         numbered = replace(
@@ -115,6 +163,19 @@ def _final_rows(
         found = run(numbered, MatchedRows(rows.num_rows, tuple(columns.built)))
         chosen = found["row"].to_numpy()
     return rows.take(chosen), {rank: item.take(chosen) for rank, item in scores.items()}
+
+
+def _constant_array(value: ir.Value, declared: PropType) -> pa.Array:
+    """Return an array with one value. A null vector takes the memory of all of its elements."""
+    kind = arrow_type(declared)
+    size = int(type_bytes(kind))
+    if value is None and size > _MAX_NULL_BYTES:
+        raise ResourceLimit(
+            f"a null of type {declared} needs {size:,} bytes of memory, the limit is {_MAX_NULL_BYTES:,}",
+            details={"resource": BYTES, "limit": _MAX_NULL_BYTES, "actual": size},
+            hint="declare the parameter with the dimension of the vectors that the query compares it with",
+        )
+    return pa.array([value], kind)
 
 
 @dataclass
@@ -169,7 +230,7 @@ class _Columns:
                 rows = BindingSource(self.session, self.rows)
                 return rows.search(expr) if self.rows.num_rows else _NO_TRUTHS
             case ir.Const() | ir.ParamRef() | ir.Now():
-                value = pa.array([self.session.bindings.value(expr)], arrow_type(expr.type))
+                value = _constant_array(self.session.bindings.value(expr), expr.type)
                 return pa.DictionaryArray.from_arrays(np.zeros(self.rows.num_rows, np.int32), value)
             case _:
                 raise AssertionError(f"{expr} is not a column")

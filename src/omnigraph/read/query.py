@@ -24,8 +24,16 @@ _PLANNING_BITS: Final = 6
 
 def run_read(session: ReadSession, plan: ReadPlan) -> pa.Table:
     """Return the rows of a read, as a table of its outputs."""
-    rows = match_pattern(session, plan.steps, plan.duplicates)
+    rows = match_pattern(session, plan.steps, plan.duplicates, limit=_enough_rows(plan))
     return project(session, plan, rows)
+
+
+def _enough_rows(plan: ReadPlan) -> int | None:
+    """Return the number of matched rows that decide the result; None if all of them do."""
+    query, projection = plan.query, plan.projection
+    if query.order or query.aggregated or query.distinct or projection.limit is None:
+        return None
+    return projection.skip + projection.limit
 
 
 def plan_on(query: ir.ReadQuery, snapshot: Snapshot) -> ReadPlan:

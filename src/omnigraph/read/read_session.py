@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from omnigraph.catalog.catalog import Catalog, table_key
-from omnigraph.engine.memory.cached_table import CachedTable
+from omnigraph.engine.memory.cached_table import CachedTable, Ordinals
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import InvalidInput, NotFound
@@ -63,7 +63,10 @@ class SnapshotTables:
 
 @dataclass
 class ReadSession:
-    """State that the steps of a read share. `variables` maps each bound variable to its table."""
+    """State that the steps of a read share.
+
+    `variables` maps each bound variable to its table, and `selected` the ids of scan steps to their rows.
+    """
 
     snapshot: Snapshot
     tables: SnapshotTables
@@ -71,6 +74,7 @@ class ReadSession:
     settings: ReadSettings = field(default_factory=ReadSettings)
     embedder: Embedder | None = None
     variables: dict[str, CachedTable] = field(default_factory=dict)
+    selected: dict[int, Ordinals] = field(default_factory=dict)
 
     @property
     def catalog(self) -> Catalog:

@@ -18,6 +18,8 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from omnigraph import __version__
+from omnigraph.budget.query_budget import TEMPORARY
+from omnigraph.engine.database_limits import DatabaseLimits, set_default_limits
 from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.protocol.codec import EXACT, encode_error
 from omnigraph.server.hosted_graphs import ServerResources
@@ -48,6 +50,7 @@ from omnigraph.server.routes import (
     stored_queries,
     writes,
 )
+from omnigraph.server.running_queries import RunningQueries
 
 _MODULES = (
     service,
@@ -90,6 +93,8 @@ def create_app(resources: ServerResources, *, is_local: bool = False) -> FastAPI
     app.state.is_local = is_local
     app.state.metrics = metrics
     app.state.admission = Admission(resources.limits)
+    app.state.queries = RunningQueries(resources.limits)
+    set_default_limits(DatabaseLimits(memory=f"{app.state.queries.query_limits.bytes}B"))
     app.state.write_threads = CapacityLimiter(resources.limits.write_threads)
     app.state.capacity = Capacity(resources.limits)
     app.state.readiness = Readiness(resources)
@@ -129,7 +134,7 @@ async def _handle_error(request: Request, error: Exception) -> Response:
         LOGGER.error("request failed", extra={"fields": fields}, exc_info=error)
     if accepts(request, EXACT):
         body["exception"] = encode_error(redact(error))
-    is_temporary = error.details.get("resource") == SLOTS
+    is_temporary = error.details.get("resource") in {SLOTS, *TEMPORARY}
     headers = {"Retry-After": str(RETRY_SOON_SECONDS)} if is_temporary else None
     return add_deprecation_headers(request, JSONResponse(body, status, headers))
 

@@ -29,10 +29,17 @@ class ServerLimits:
     """Limits of one server process. Those named `actor_` hold for each actor, the others for all clients together.
 
     - `actor_requests`, `actor_bytes`: concurrent writes of one actor, and the bytes of their bodies
+    - `actor_in_flight`: concurrent requests of one actor, from the headers to the response; reads of one actor use
+      at most three quarters of the read threads
     - `read_threads`, `write_threads`: concurrent reads and writes; `streams`: concurrent streams
     - `connections`: open connections; `requests`: requests that run or wait for a thread
     - `body_bytes`: bytes of JSON bodies in memory; `load_bytes`: bytes of one load of files
     - `cache_bytes`: size of the read cache that all graphs share; 0 means a quarter of the machine's memory
+    - `query_bytes`: memory of one query; `query_pool_bytes`: memory of all queries; `actor_query_bytes`: memory of
+      the queries of one actor; 0 means a share of the machine's memory, see `memory_limits`
+    - `query_rows`: result rows of one query; `query_edges`: edges that it follows; 0 means no limit
+    - `query_text_bytes`: size of a query text
+    - `slow_query_seconds`: queries that take at least this long are logged with their plan
     - `read_seconds`: time limit of a read
     - `header_seconds`: time limit for the headers of a request; `idle_seconds`: keep-alive timeout
     - `stall_seconds`: how far a client may fall behind `byte_rate`, sending a body or receiving a response
@@ -41,6 +48,7 @@ class ServerLimits:
     """
 
     actor_requests: int = _integer("PER_ACTOR_INFLIGHT_MAX", 16)
+    actor_in_flight: int = _integer("PER_ACTOR_REQUESTS_MAX", 128)
     actor_bytes: int = _integer("PER_ACTOR_BYTES_MAX", 4 << 30)
     read_threads: int = _integer("THREADS_MAX", 40)
     write_threads: int = _integer("WRITE_THREADS_MAX", 64)
@@ -50,6 +58,13 @@ class ServerLimits:
     body_bytes: int = _integer("BODY_BYTES_MAX", 1 << 30)
     load_bytes: int = _integer("LOAD_BYTES_MAX", 64 << 30)
     cache_bytes: int = _integer("CACHE_BYTES", 0, 0)
+    query_bytes: int = _integer("QUERY_BYTES_MAX", 0, 0)
+    query_pool_bytes: int = _integer("QUERIES_BYTES_MAX", 0, 0)
+    actor_query_bytes: int = _integer("PER_ACTOR_QUERY_BYTES_MAX", 0, 0)
+    query_rows: int = _integer("QUERY_ROWS_MAX", 0, 0)
+    query_edges: int = _integer("QUERY_EDGES_MAX", 0, 0)
+    query_text_bytes: int = _integer("QUERY_TEXT_BYTES_MAX", 256 << 10)
+    slow_query_seconds: float = _seconds("SLOW_QUERY_SECONDS", 10)
     read_seconds: float = _seconds("READ_SECONDS_MAX", 300)
     header_seconds: float = _seconds("HEADER_SECONDS_MAX", 10)
     idle_seconds: float = _seconds("IDLE_SECONDS_MAX", 30)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.api.files.export_files import ExportFormat, ExportOptions, ExportTarget, check_export
 from omnigraph.api.files.local_files import read_query
 from omnigraph.api.results.commits import At
+from omnigraph.budget.query_budget import NO_LIMITS, QueryLimits
 from omnigraph.engine.engine_choice import Engine
 from omnigraph.graph.progress import Progress
 
@@ -30,6 +31,7 @@ class QueryOptions:
     at: At = None
     engine: Engine = "auto"
     spark: Any = None
+    limits: QueryLimits = NO_LIMITS
 
 
 class GraphReads(ABC):
@@ -45,6 +47,10 @@ class GraphReads(ABC):
         at: At = None,
         engine: Engine = "auto",
         spark: Any = None,
+        timeout: float | None = None,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+        max_edges: int | None = None,
     ) -> Result:
         """Run a read query on one consistent state.
 
@@ -52,14 +58,21 @@ class GraphReads(ABC):
         `name` selects one query if the text has several. ``engine="spark"`` runs the query on Spark with the same
         result; ``"auto"`` uses Spark for hundreds of millions of rows. `spark` is described in `load`.
 
+        The query fails with `ResourceLimit` after `timeout` seconds, before it takes more than about `max_bytes` of
+        memory, before it follows more than `max_edges` edges, and if its result has more than `max_rows` rows. A
+        server has limits of its own, which a request can only lower. Spark ignores these limits.
+
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-query", schema="node City { name: String @key  inhabitants: I64? }")
         >>> _ = g.mutate('query add() { insert City { name: "Bern", inhabitants: 134000 } }')
         >>> big = "query big($n: I64) { match { $c: City  $c.inhabitants > $n } return { $c.name } }"
         >>> g.query(big, {"n": 100_000}).rows()
         [{'c.name': 'Bern'}]
+        >>> len(g.query(big, {"n": 0}, max_rows=10, timeout=5))
+        1
         """
-        return self._query(read_query(source), QueryOptions(params, name, branch, at, engine, spark))
+        limits = QueryLimits(timeout, max_rows, max_bytes, max_edges)
+        return self._query(read_query(source), QueryOptions(params, name, branch, at, engine, spark, limits))
 
     def dataframe(
         self,

@@ -37,6 +37,7 @@ from omnigraph.api.results.maintenance_reports import Index, Optimized, Recovery
 from omnigraph.api.results.merges import Merged, MergeRequest
 from omnigraph.api.results.receipts import Receipt
 from omnigraph.api.results.result import Result
+from omnigraph.budget.query_budget import NO_LIMITS, limit_query
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.lang.gq.query_parameters import bind_params
@@ -121,6 +122,12 @@ class LocalGraph(LocalChangeReads, Graph):
     # --- reads -------------------------------------------------------------------------------------------
 
     def _query(self, text: str, options: QueryOptions) -> Result:
+        if options.limits == NO_LIMITS:
+            return self._run_query(text, options)
+        with limit_query(options.limits):
+            return self._run_query(text, options)
+
+    def _run_query(self, text: str, options: QueryOptions) -> Result:
         snapshot, query, bindings = self._prepare_read(text, options)
         if is_for_spark(options.engine, self._repository, snapshot, query):
             table = spark_rows(self._repository, self._reader, snapshot, query, bindings, options.spark)

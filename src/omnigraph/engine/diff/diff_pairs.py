@@ -78,7 +78,8 @@ def open_pairs(
     # A database is imported only for work of this size.
     from sqlglot import exp
 
-    from omnigraph.engine.duckdb import DatabaseLimits, Workspace
+    from omnigraph.engine.database_limits import DatabaseLimits
+    from omnigraph.engine.duckdb import Workspace
 
     limits = DatabaseLimits(memory=SORT_MEMORY, threads=SORT_THREADS)
     with Workspace(directory or Path(tempfile.gettempdir()), limits) as workspace:

@@ -197,6 +197,14 @@ class CachedTable:
         """Return whether the whole column is cached."""
         return self.cache.get(self._family(self.layout.physical(name)), self.numbers.serial) is not None
 
+    def value_bytes(self, name: str) -> float:
+        """Return the mean size of a value, or an estimate if the column is not cached."""
+        physical = self.layout.physical(name)
+        cached: ColumnData | None = self.cache.get(self._family(physical), self.numbers.serial)
+        if cached is not None and len(cached.column):
+            return max(1.0, cached.nbytes / len(cached.column))
+        return type_bytes(self._type(physical))
+
     def values(self, name: str, ordinals: Ordinals) -> pa.Array:
         """Return values by position. A negative position gives null."""
         physical = self.layout.physical(name)
@@ -475,6 +483,19 @@ class CachedTable:
         return _index_in(
             ids, pa.concat_arrays(known or [ids.slice(0, 0)]), np.concatenate([*places, np.zeros(0)])
         )
+
+
+def type_bytes(kind: pa.DataType) -> float:
+    """Return the estimated size of a value of an Arrow type.
+
+    >>> type_bytes(pa.int32()), type_bytes(pa.list_(pa.float32(), 3)), type_bytes(pa.string())
+    (4.0, 12.0, 24.0)
+    """
+    if pa.types.is_fixed_size_list(kind):
+        return float(kind.list_size * type_bytes(kind.value_type))
+    if pa.types.is_primitive(kind):
+        return float(max(1.0, kind.bit_width / 8))
+    return float(_BYTES_PER_VALUE)
 
 
 def _dictionary_encode(values: pa.Array) -> DictionaryColumn:

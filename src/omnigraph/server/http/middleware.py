@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ulid import ULID
 
-from omnigraph.engine.deadline import Deadline, time_limit
+from omnigraph.budget.deadline import Deadline, time_limit
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.http.capacity import Capacity
 from omnigraph.server.http.error_responses import INTERNAL_ERROR, HttpError, render_http_error

@@ -21,6 +21,9 @@ _INLINE_PARSE_BYTES = 64 << 10
 # Memory of an empty list or object, which is many times the size of its text.
 _CONTAINER_BYTES = 64
 _DRAIN_SECONDS = 5.0
+# A body of this size fits in the first packets of a request.
+_SMALL_BODY_BYTES = 16 << 10
+_SMALL_BODY_SECONDS = 2.0
 _IDENTITY = "identity"
 
 
@@ -45,6 +48,19 @@ class LimitedBodyRequest(Request):
             if self._data and media_type != "application/json" and not media_type.endswith("+json"):
                 raise HttpError(415, "Content-Type must be application/json")
         return self._data
+
+    async def arrives_at_once(self) -> bool:
+        """Read a small body that was probably sent with the headers; return whether it is complete."""
+        declared = self.headers.get("content-length", "")
+        if not declared.isdigit() or int(declared) > _SMALL_BODY_BYTES:
+            return False
+        try:
+            with move_on_after(_SMALL_BODY_SECONDS):
+                await self.body()
+                return True
+        except HttpError:
+            return False
+        return False
 
     async def json(self) -> Any:
         """Return the parsed body. Large documents are parsed on a worker thread."""

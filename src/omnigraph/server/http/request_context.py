@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote
@@ -13,11 +14,13 @@ from fastapi import Depends, Path
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from omnigraph.api.hosting.graph_sources import check_graph_id
-from omnigraph.errors import NotFound, PermissionDenied
+from omnigraph.budget.deadline import check_deadline, current_deadline
+from omnigraph.budget.query_budget import QueryLimits
+from omnigraph.errors import NotFound, OmnigraphError, PermissionDenied, ResourceLimit
 from omnigraph.policy.gate import Access
 from omnigraph.protocol.codec import EXACT, encode
 from omnigraph.server.hosted_graphs import HostedGraph, ServerResources
@@ -30,6 +33,7 @@ from omnigraph.server.http.request_body import (
     BODY_RESOURCE,
     LimitedBodyRequest,
 )
+from omnigraph.server.running_queries import RunningQueries, RunningQuery
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import Graph
@@ -39,6 +43,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _BATCH_ROUTES = ("/load", "/ingest")
+# The actions that the routes with a body need, by operation; one of them is enough.
+_ACTIONS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("query", "read", "explain", "planSchema"), ("read",)),
+    **dict.fromkeys(("mutate", "mutate_if_graph_commit", "change", "load", "ingest"), ("change",)),
+    **dict.fromkeys(("optimize", "revertCommit"), ("change",)),
+    **dict.fromkeys(("export", "exportFiles", "captureChangeBaseline"), ("export",)),
+    **dict.fromkeys(("invoke_query", "invoke_query_if_graph_commit"), ("invoke_query",)),
+    **dict.fromkeys(("setSettings", "verify"), ("admin",)),
+    **dict.fromkeys(("cleanup", "repair"), ("admin", "change")),
+    "createBranch": ("branch_create",),
+    "mergeBranches": ("branch_merge",),
+    "applySchema": ("schema_apply",),
+}
+QUERY_NOT_FOUND = "stored query not found"
 _ZERO_QUALITY = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
@@ -76,6 +94,7 @@ class RequestContext:
     actor: str | None
     hosted: HostedGraph
     admission: Admission
+    running: RunningQuery
     _granted: set[Access] = field(default_factory=set, repr=False)
 
     @property
@@ -112,6 +131,21 @@ class RequestContext:
         limiter: CapacityLimiter = self.request.app.state.write_threads
         return limiter
 
+    def limited(self, text: str, requested: QueryLimits, explain: Callable[[], str]) -> Any:
+        """Return a context in which a query runs with the limits of the server and of the request.
+
+        Raises `ResourceLimit` if the text is too large. `explain` returns the plan for the slow-query log.
+        """
+        limit = self.request.app.state.resources.limits.query_text_bytes
+        if (size := len(text.encode())) > limit:
+            raise ResourceLimit(
+                f"the query text has {size:,} bytes, the limit is {limit:,}",
+                details={"resource": "query_text_bytes", "limit": limit, "actual": size},
+                hint="pass long lists and texts as parameters",
+            )
+        queries: RunningQueries = self.request.app.state.queries
+        return queries.limit(self.running, text, requested, explain)
+
     async def read(
         self,
         work: Callable[[Graph], T],
@@ -123,7 +157,8 @@ class RequestContext:
         `to_body` makes the JSON body of the result, and `to_exact` the body in the exact encoding. Without
         `to_body` the result is the body of both.
         """
-        return await self._run(work, to_body, to_exact)
+        async with self.admission.readers(self.actor):
+            return await self._run(work, to_body, to_exact)
 
     async def write(
         self,
@@ -173,6 +208,8 @@ class RequestContext:
         graph, media_type = self.graph, EXACT if self.exact else JSONResponse.media_type
 
         def respond() -> Response:
+            self.running.is_waiting = False
+            check_deadline()
             result = self._execute(lambda: work(graph))
             if isinstance(result, Response):
                 return result
@@ -181,7 +218,22 @@ class RequestContext:
                 return JSONResponse(result, media_type=media_type)
             return JSONResponse(to_exact(result) if self.exact else to_body(result), media_type=media_type)
 
-        return await to_thread.run_sync(respond, limiter=threads)
+        watcher = asyncio.create_task(self._cancel_on_disconnect())
+        try:
+            return await to_thread.run_sync(respond, limiter=threads)
+        except ResourceLimit as error:
+            if watcher.done() and not watcher.cancelled():
+                raise ClientDisconnect from error
+            raise
+        finally:
+            watcher.cancel()
+
+    async def _cancel_on_disconnect(self) -> None:
+        """Cancel the work when the client disconnects. A write that has begun is completed."""
+        while (await self.request.receive())["type"] != "http.disconnect":
+            pass
+        if self.running.deadline is not None:
+            self.running.deadline.cancel("the client disconnected")
 
 
 class GraphRoute(APIRoute):
@@ -194,10 +246,16 @@ class GraphRoute(APIRoute):
         limit, resource = (BATCH_BYTES, BATCH_RESOURCE) if is_batch else (BODY_BYTES, BODY_RESOURCE)
 
         async def handle_request(request: Request) -> Response:
-            request.state.context = _create_context(request)
-            if self.body_field is None:
-                return await handle(request)
-            return await handle(LimitedBodyRequest(request.scope, request.receive, limit, resource))
+            context = request.state.context = _create_context(request, self.operation_id or self.name)
+            queries: RunningQueries = request.app.state.queries
+            with context.admission.hold(context.actor), queries.track(context.running):
+                if self.body_field is None:
+                    return await handle(request)
+                limited = LimitedBodyRequest(request.scope, request.receive, limit, resource)
+                denied = _early_denial(context)
+                if denied is not None and not await limited.arrives_at_once():
+                    raise denied
+                return await handle(limited)
 
         return handle_request
 
@@ -214,7 +272,25 @@ def authenticate(request: Request) -> str | None:
     return actor
 
 
-def _create_context(request: Request) -> RequestContext:
+def _early_denial(context: RequestContext) -> OmnigraphError | None:
+    """Return the error of an actor that may not perform the action of the route on any branch.
+
+    A body that arrives at once is still read, because the error can then name the branch.
+    """
+    actions = _ACTIONS.get(context.running.operation, ())
+    gate = context.hosted.gate
+    if gate is None or not actions or any(gate.may_allow(context.actor, action) for action in actions):
+        return None
+    if actions == ("invoke_query",):
+        return NotFound(QUERY_NOT_FOUND)
+    try:
+        context.authorize(actions[-1])
+    except PermissionDenied as error:
+        return error
+    return None
+
+
+def _create_context(request: Request, operation: str) -> RequestContext:
     actor = authenticate(request)
     resources: ServerResources = request.app.state.resources
     try:
@@ -225,7 +301,10 @@ def _create_context(request: Request) -> RequestContext:
     if graph is None:
         raise NotFound(f"graph '{graph_id}' not found", details={"graph_id": graph_id})
     request.scope["graph_id"] = graph_id
-    return RequestContext(request, actor, graph, request.app.state.admission)
+    running = RunningQuery(
+        graph_id, actor, request.scope["request_id"], operation.removeprefix("cluster_"), current_deadline()
+    )
+    return RequestContext(request, actor, graph, request.app.state.admission, running)
 
 
 # The pattern is documentation only. FastAPI would apply it before the id is percent-decoded.

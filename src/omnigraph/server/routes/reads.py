@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias
@@ -11,10 +10,18 @@ from fastapi import Depends, Query
 from starlette.responses import Response
 
 from omnigraph.api.graph import Graph
+from omnigraph.budget.query_budget import require_bytes
 from omnigraph.errors import InvalidInput
 from omnigraph.protocol import responses
 from omnigraph.protocol.codec import ARROW, EXACT, encode_snapshot, write_result
-from omnigraph.protocol.requests import BranchName, QueryRequest, ReadRequest, SnapshotSelector, Timestamp
+from omnigraph.protocol.requests import (
+    BranchName,
+    InvokeStoredQueryRequest,
+    QueryRequest,
+    ReadRequest,
+    SnapshotSelector,
+    Timestamp,
+)
 from omnigraph.protocol.result_bodies import snapshot_body
 from omnigraph.server.http.request_context import Context, RequestContext, accepts
 from omnigraph.server.http.routing import (
@@ -28,6 +35,9 @@ from omnigraph.server.http.routing import (
 from omnigraph.server.routes.query_errors import http_query_errors
 
 router = graph_router("reads")
+
+# Estimated memory of a value as a Python object and as JSON text.
+_BYTES_PER_OBJECT = 120
 
 ROWS: Responses = {
     200: {
@@ -132,8 +142,11 @@ async def explain(context: Context, body: QueryRequest) -> Response:
     snapshot = SnapshotReference.of(body).authorize(context)
 
     def work(graph: Graph) -> dict[str, Any]:
-        with http_query_errors(context):
-            plan = graph.explain(body.query, body.params, name=body.name, **snapshot.arguments)
+        def explain() -> str:
+            return graph.explain(body.query, body.params, name=body.name, **snapshot.arguments)
+
+        with http_query_errors(context), context.limited(body.query, body.limits, explain):
+            plan = explain()
         return {"plan": plan}
 
     return await context.read(work)
@@ -171,7 +184,7 @@ async def _query(
 
     def work(graph: Graph) -> Response | dict[str, Any]:
         with http_query_errors(context):
-            return run_query(context, graph, text, name, body.params, snapshot, include_commit=include_commit)
+            return run_query(context, graph, text, name, body, snapshot, include_commit=include_commit)
 
     return await context.read(work)
 
@@ -181,17 +194,26 @@ def run_query(
     graph: Graph,
     text: str,
     name: str | None,
-    params: Mapping[str, Any] | None,
+    body: QueryRequest | ReadRequest | InvokeStoredQueryRequest,
     snapshot: SnapshotReference,
     *,
     include_commit: bool = True,
 ) -> Response | dict[str, Any]:
     """Run a query and return the response body, or an Arrow response if the client accepts Arrow."""
-    # The server does not start Spark, which needs a process of its own.
-    result = graph.query(text, params, name=name, engine="local", **snapshot.arguments)
-    if accepts(context.request, ARROW):
-        return Response(write_result(result), media_type=ARROW)
-    body = result.to_json()
+
+    def explain() -> str:
+        return graph.explain(text, body.params, name=name, **snapshot.arguments)
+
+    with context.limited(text, body.limits, explain):
+        # The server does not start Spark, which needs a process of its own.
+        result = graph.query(text, body.params, name=name, engine="local", **snapshot.arguments)
+        size = result.table.nbytes
+        if accepts(context.request, ARROW):
+            require_bytes(3 * size)
+            return Response(write_result(result), media_type=ARROW)
+        # Values as Python objects, and their text.
+        require_bytes(4 * size + _BYTES_PER_OBJECT * len(result) * len(result.columns))
+        answer = result.to_json()
     if not include_commit:
-        del body["graph_commit_id"]
-    return body
+        del answer["graph_commit_id"]
+    return answer

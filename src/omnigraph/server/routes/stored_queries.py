@@ -9,7 +9,7 @@ from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
 from omnigraph.protocol import responses
 from omnigraph.protocol.requests import InvokeStoredQueryRequest
 from omnigraph.protocol.result_bodies import change_body
-from omnigraph.server.http.request_context import Context, RequestContext, Segment
+from omnigraph.server.http.request_context import QUERY_NOT_FOUND, Context, RequestContext, Segment
 from omnigraph.server.http.routing import (
     IF_COMMIT_HEADER,
     SUCCESS,
@@ -23,8 +23,6 @@ from omnigraph.server.http.routing import (
 from omnigraph.server.routes.reads import ROWS, SnapshotReference, run_query
 
 router = graph_router("stored queries")
-
-NOT_FOUND = "stored query not found"
 
 
 @router.get(
@@ -83,9 +81,7 @@ async def _invoke(
     if if_commit is not None:
         raise InvalidInput(f"'{name}' is a read query, which cannot be conditional")
     snapshot = SnapshotReference.of(body).authorize(context)
-    return await context.read(
-        lambda graph: run_query(context, graph, query.text, name, body.params, snapshot)
-    )
+    return await context.read(lambda graph: run_query(context, graph, query.text, name, body, snapshot))
 
 
 async def _mutate(
@@ -108,8 +104,8 @@ def _find_query(context: RequestContext, name: str) -> StoredQuery:
     try:
         context.authorize("invoke_query")
     except PermissionDenied as error:
-        raise NotFound(NOT_FOUND) from error
+        raise NotFound(QUERY_NOT_FOUND) from error
     query = context.hosted.queries.get(name)
     if query is None:
-        raise NotFound(NOT_FOUND)
+        raise NotFound(QUERY_NOT_FOUND)
     return query

@@ -11,8 +11,8 @@ import pytest
 from sqlglot import exp
 
 import omnigraph as og
+from omnigraph.budget.deadline import check_deadline, interrupt_at_deadline, lift_deadline, time_limit
 from omnigraph.engine.csr import Adjacency
-from omnigraph.engine.deadline import check_deadline, interrupt_at_deadline, lift_deadline, time_limit
 from omnigraph.engine.duckdb import run_sql
 from omnigraph.engine.reachability import reach
 from omnigraph.errors import ResourceLimit
