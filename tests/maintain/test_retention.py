@@ -47,7 +47,7 @@ def graph(tmp_path: Path) -> Repository:
 def retained(graph: Repository, *, keep: int = 1, since: int = NEVER) -> set[str]:
     view = graph.manifest.refresh()
     heads = [graph.head(name).commit for name in graph.branches()]
-    found = list(retained_commits(graph.manifest, view, heads, keep=keep, since=since))
+    found = list(retained_commits(partial(get_commit, graph.manifest, view), heads, keep=keep, since=since))
     assert len({item.id for item in found}) == len(found)
     return {item.id for item in found}
 

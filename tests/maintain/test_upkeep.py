@@ -18,12 +18,17 @@ import omnigraph as og
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.recovery.leases import Lease
 from omnigraph.graph.repository import Repository
-from omnigraph.maintain import thinning, upkeep, upkeep_tables
+from omnigraph.maintain import commit_memory, thinning, upkeep, upkeep_tables, version_memory
 from omnigraph.maintain.collector_memory import WorkStopped
 from omnigraph.maintain.retention import micros
 from omnigraph.maintain.settings import change_settings
 from omnigraph.maintain.upkeep import Upkeep
 from omnigraph.maintain.upkeep_state import KEY, UpkeepClaim, UpkeepState
+from omnigraph.store.manifest import row_files
+from omnigraph.store.manifest.manifest import Manifest
+from omnigraph.store.manifest.manifest_view import ManifestView
+from omnigraph.store.manifest.records import CommitRecord
+from omnigraph.store.tables.table_files import NeededFiles, TableFiles
 from tests.maintain.graphs import (
     CITY,
     RECLAIMED,
@@ -102,6 +107,76 @@ class TestPass:
                 theirs = overwrite(graph, f"s{number}", branch="side")
                 work.run_pass()
                 assert readable(graph) == {base.id, ours.id, theirs.id}
+        work.close()
+
+    def test_pass_reads_only_commits_and_versions_since_the_last_one(
+        self, graph: Repository, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Commits are found one by one, as in a long history.
+        monkeypatch.setattr(row_files, "_CACHED_ROWS", 0)
+        read = list[tuple[str, object]]()
+        find, describe = Manifest.find_commit, TableFiles.needed_by
+
+        def find_counted(self: Manifest, view: ManifestView, id_: str) -> CommitRecord | None:
+            read.append(("commit", id_))
+            return find(self, view, id_)
+
+        def describe_counted(self: TableFiles, path: str, version: int) -> NeededFiles:
+            read.append((path, version))
+            return describe(self, path, version)
+
+        for branch in ("a", "b", "c"):
+            graph.create_branch(branch)
+            for number in range(6):
+                overwrite(graph, f"{branch}{number}", branch=branch)
+        work = Upkeep(graph, every=1)
+        with without_minimum():
+            change_settings(graph, retention={"keep": 4, "older_than": "0s", "thinned": "0s"})
+            work.run_pass()
+            monkeypatch.setattr(Manifest, "find_commit", find_counted)
+            monkeypatch.setattr(TableFiles, "needed_by", describe_counted)
+            new = [overwrite(graph, f"new{number}", branch="b") for number in range(3)]
+            read.clear()
+            work.run_pass()
+        versions = {(pin.path, pin.version) for item in new for pin in item.tables.values()}
+        described = [item for item in read if item[0] != "commit"]
+        assert len(described) == len(set(described)) == len(new)
+        assert set(described) <= versions
+        # The head of the last pass and the commits after it, but not those that were retained then.
+        looked_up = [item for item in read if item[0] == "commit"]
+        assert len(looked_up) == len(set(looked_up)) <= len(new) + 1
+        work.close()
+
+    def test_memory_after_a_pass_holds_only_retained_states(self, graph: Repository) -> None:
+        work = Upkeep(graph, every=1)
+        sizes = set[tuple[int, int]]()
+        with without_minimum():
+            change_settings(graph, retention={"keep": 3, "older_than": "0s", "thinned": "0s"})
+            for number in range(8):
+                overwrite(graph, f"p{number}")
+                overwrite(graph, f"q{number}")
+                work.run_pass()
+                memory = work._memory
+                assert memory is not None
+                sizes.add((len(memory.versions), len(memory.commits.kept)))
+        # Three states of each of two tables at most, with their empty versions, and the commits below the head.
+        assert max(versions for versions, _ in sizes) <= 8
+        assert {commits for _, commits in sizes} == {2}
+        work.close()
+
+    def test_pass_with_full_memory_removes_the_same(
+        self, graph: Repository, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(commit_memory, "_MAX_COMMITS", 2)
+        monkeypatch.setattr(version_memory, "_MAX_FILES", 3)
+        work = Upkeep(graph, every=1)
+        made = []
+        with without_minimum():
+            change_settings(graph, retention={"keep": 4, "older_than": "0s", "thinned": "0s"})
+            for number in range(6):
+                made += [overwrite(graph, f"p{number}"), overwrite(graph, f"q{number}")]
+                work.run_pass()
+                assert readable(graph) == {item.id for item in made[-4:]}
         work.close()
 
     def test_pass_with_forever_removes_nothing(self, graph: Repository) -> None:

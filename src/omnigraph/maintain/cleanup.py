@@ -11,17 +11,17 @@ ages are differences between times of the storage system. `docs/design/0004-clea
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
+from itertools import chain
 from typing import Any
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError, PermissionDenied, StorageError
 from omnigraph.graph import idempotency
-from omnigraph.graph.history import branch_heads, get_commit
+from omnigraph.graph.history import branch_heads
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.recovery import intents, scratch_files
 from omnigraph.graph.recovery.intents import Intent
@@ -29,14 +29,15 @@ from omnigraph.graph.recovery.leases import FoundLeases, Lease, TargetLock, find
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.swap_retries import retry_swap
 from omnigraph.lang.temporal import epoch_micros
+from omnigraph.maintain.collection_clock import CollectionClock
 from omnigraph.maintain.collection_fence import CollectionFence
 from omnigraph.maintain.collector_memory import CollectorMemory
+from omnigraph.maintain.commit_memory import CommitMemory
 from omnigraph.maintain.retention import MergeBases, Retention, micros, parse_duration, retained_commits
-from omnigraph.store.boot_clock import boot_clock
+from omnigraph.maintain.version_memory import VersionMemory
 from omnigraph.store.manifest.collection_fence import reclaimed_versions
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord
-from omnigraph.store.objects.store_clock import read_store_clock, warn_about_clock
 from omnigraph.store.tables.table_files import (
     DELETE_BATCH,
     TABLE_FOLDERS,
@@ -215,20 +216,23 @@ class _GarbageCollection:
         self._objects = repository.objects
         self._files = TableFiles(repository.tables.root, repository.objects)
         self._memory = memory
-        self._merge_bases = MergeBases(repository.manifest) if memory is None else memory.merge_bases
+        self._commits = CommitMemory(self._manifest) if memory is None else memory.commits
+        self._merge_bases = (
+            MergeBases(self._manifest, self._commits) if memory is None else memory.merge_bases
+        )
+        self._versions = VersionMemory() if memory is None else memory.versions
         self._policy = policy
         self._confirm = confirm
         self._distances: dict[str, int] = {}
         self._catalogs: dict[str, Catalog] = {}
         self._old_keys: dict[str, str] | None = None
         self._counters: dict[str, _Counter] = {}
-        self._needed: MutableMapping[tuple[str, int], NeededFiles] = {} if memory is None else memory.needed
         self._candidates: list[tuple[TableListing, Sequence[TableFile]]] = []
         self._listed = 0
         # Nothing is published in a backup, which is locked. Its fence is that of the graph it is a copy of.
         self._fence = CollectionFence(self._manifest) if confirm and not repository.is_backup else None
         self._grace = micros(grace)
-        self._clock = _StoreClock(repository) if confirm else None
+        self._clock = CollectionClock(repository) if confirm else None
         self._started = now_micros() if self._clock is None else self._clock.started
         self._horizon = self._started - self._grace
         # Upkeep leaves objects, and tables that no commit names, for longer than the files of old commits.
@@ -251,6 +255,7 @@ class _GarbageCollection:
             removed = self._sweep_objects()
         except OmnigraphError as failure:
             error = failure.message
+        self._forget()
         return CleanupReport(
             keep=self._policy.keep,
             older_than=self._policy.older_than,
@@ -259,6 +264,16 @@ class _GarbageCollection:
             objects_removed=removed,
             objects_error=error,
         )
+
+    def _forget(self) -> None:
+        """Keep in memory only what this run has used."""
+        pinned = {
+            (path, version)
+            for path, versions in self._marks.pins.items()
+            for version in (EMPTY_VERSION, *versions)
+        }
+        self._versions.keep_only(pinned)
+        self._commits.end_run()
 
     def _pause(self) -> None:
         if self._memory is not None:
@@ -296,13 +311,13 @@ class _GarbageCollection:
         if self._policy.older_than is not None:
             since = min(since, self._started - micros(self._policy.older_than))
         heads = [head.commit for head in heads_of_branches]
+        get = self._commits.getter(view)
         for commit in retained_commits(
-            self._manifest, view, heads, keep=self._policy.keep or 1, since=since, known=self._distances
+            get, heads, keep=self._policy.keep or 1, since=since, known=self._distances
         ):
             self._pause()
             self._mark_commit(marks, commit)
         if self._memory is not None:
-            get = partial(get_commit, self._manifest, view)
             for id_ in self._memory.thinning.advance(get, heads_of_branches, self._started):
                 self._pause()
                 self._mark_commit(marks, get(id_))
@@ -370,9 +385,8 @@ class _GarbageCollection:
         return catalog
 
     def _current_keys(self) -> set[str]:
-        return {
-            key for path, key in self._marks.keys.items() if any(path == at for at, _ in self._marks.heads)
-        }
+        at_heads = {path for path, _ in self._marks.heads}
+        return {key for path, key in self._marks.keys.items() if path in at_heads}
 
     # --- sweeping ----------------------------------------------------------------------------------------
 
@@ -505,16 +519,16 @@ class _GarbageCollection:
         return self._files.remove(listing.path, files)
 
     def _needed_files(self, listing: TableListing) -> NeededFiles:
-        pins = {EMPTY_VERSION: 0, **self._marks.pins[listing.path]}
-        return NeededFiles.union(
-            self._files_of_version(listing, version, moment) for version, moment in pins.items()
+        path, pins = listing.path, {EMPTY_VERSION: 0, **self._marks.pins[listing.path]}
+        known = [version for version in pins if (path, version) in self._versions]
+        remembered = self._versions.union((path, version) for version in known)
+        others = (
+            self._files_of_version(listing, version, pins[version]) for version in pins.keys() - set(known)
         )
+        return NeededFiles.union(chain([remembered], others))
 
     def _files_of_version(self, listing: TableListing, version: int, moment: int) -> NeededFiles:
         path = listing.path
-        cached = self._needed.get((path, version))
-        if cached is not None:
-            return cached
         self._pause()
         branch = self._marks.heads.get((path, version))
         if branch is None and moment <= self._horizon and not listing.has_version(version):
@@ -532,7 +546,7 @@ class _GarbageCollection:
             if self._files.has_version(path, version):
                 raise
             return NeededFiles()
-        self._needed[path, version] = needed = needed.interned()
+        self._versions.add((path, version), needed)
         return needed
 
     def _sweep_objects(self) -> int:
@@ -569,22 +583,6 @@ class _GarbageCollection:
             for folder in folders:
                 scratch_files.remove_scratch_folder(folder)
         return len(unneeded)
-
-
-class _StoreClock:
-    """The clock of the storage system, read once. A clock of this machine that never jumps continues it."""
-
-    def __init__(self, repository: Repository) -> None:
-        began = boot_clock()
-        read = read_store_clock(repository.objects)
-        warn_about_clock(repository.warnings, read)
-        # Later than every file that was written before. Object stores have times in whole seconds.
-        self.started = epoch_micros(read) + (1 if read.microsecond else 1_000_000)
-        self._began = began
-
-    def now(self) -> int:
-        """Return the present time in microseconds since the epoch."""
-        return self.started + int((boot_clock() - self._began) * 1_000_000)
 
 
 def _sort_key(key: str) -> tuple[bool, str]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from cachetools import LRUCache
-
+from omnigraph.maintain.commit_memory import CommitMemory
 from omnigraph.maintain.retention import MergeBases
 from omnigraph.maintain.thinning import Thinning
-from omnigraph.store.tables.table_files import NeededFiles
+from omnigraph.maintain.version_memory import VersionMemory
 
-# The files of this many table versions are remembered.
-_VERSIONS: Final = 4_096
 # Work of this length is followed by a pause of the same length.
 _WORK_SECONDS: Final = 0.004
 
@@ -45,7 +42,9 @@ class Pace:
 
 @dataclass
 class CollectorMemory:
-    """The memory of a collector: merge bases, thinned commits, and the files of table versions.
+    """The memory of a collector: thinned commits, merge bases, the commits it has read, and the files of versions.
+
+    After a run it holds what the run has used. Its size follows what is retained.
 
     `max_files` bounds the number of files that one run removes. `listed` and `retained` are results of the last
     run: the number of files in storage and the number of retained commits.
@@ -53,8 +52,9 @@ class CollectorMemory:
 
     pace: Pace
     thinning: Thinning
+    commits: CommitMemory
     merge_bases: MergeBases
     max_files: int
-    needed: MutableMapping[tuple[str, int], NeededFiles] = field(default_factory=lambda: LRUCache(_VERSIONS))
+    versions: VersionMemory = field(default_factory=VersionMemory)
     listed: int = 0
     retained: int = 0

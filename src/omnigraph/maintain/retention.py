@@ -14,11 +14,10 @@ from datetime import timedelta
 from functools import lru_cache, partial
 from itertools import combinations
 
-from cachetools import LRUCache
-
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.branch_names import MAIN
-from omnigraph.graph.history import GetCommit, get_commit, virtual_base_ancestors
+from omnigraph.graph.history import GetCommit, virtual_base_ancestors
+from omnigraph.maintain.commit_memory import CommitMemory
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
@@ -27,8 +26,6 @@ _DURATION = re.compile(r"([0-9]+)\s*([smhdw]?)")
 _UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _MICROSECOND = timedelta(microseconds=1)
 
-# Commits that are kept in memory between the computations of merge bases.
-_CACHED_COMMITS = 4_096
 # A head that is further from the one before is treated as unrelated.
 _MAX_EXTENSION = 10_000
 # With at most this many branches, the merge bases of all pairs are retained. More pairs would take too long.
@@ -86,8 +83,7 @@ def micros(duration: timedelta) -> int:
 
 
 def retained_commits(
-    manifest: Manifest,
-    view: ManifestView,
+    get: GetCommit,
     heads: Iterable[CommitRecord],
     *,
     keep: int,
@@ -115,19 +111,18 @@ def retained_commits(
         for parent in (commit.parent, commit.merged_parent):
             if parent is not None and distances.get(parent, distance + 2) > distance + 1:
                 distances[parent] = distance + 1
-                queue.append((distance + 1, get_commit(manifest, view, parent)))
+                queue.append((distance + 1, get(parent)))
 
 
 class MergeBases:
-    """The merge bases of branches, with a cache of commits and of merge bases.
+    """The merge bases of branches, with a memory of commits and of merge bases.
 
     The bases of two branches stay the same while both get only commits with one parent. If the same instance is
     used again, only the commits since the last use are read for such branches.
     """
 
-    def __init__(self, manifest: Manifest) -> None:
-        self._manifest = manifest
-        self._commits: LRUCache[str, CommitRecord] = LRUCache(_CACHED_COMMITS)
+    def __init__(self, manifest: Manifest, commits: CommitMemory | None = None) -> None:
+        self._commits = CommitMemory(manifest) if commits is None else commits
         self._bases: dict[tuple[str, str], _Bases] = {}
 
     def of(self, view: ManifestView, heads: Sequence[HeadRecord]) -> list[CommitRecord]:
@@ -136,7 +131,7 @@ class MergeBases:
         With many branches only likely merges are considered: a branch with main, and a branch with its source.
         """
         by_name = {head.branch: head for head in heads}
-        get = partial(self._get, view)
+        get = self._commits.getter(view)
         extends = lru_cache(maxsize=None)(partial(self._extends, get))
         found: dict[tuple[str, str], _Bases] = {}
         for branch, other in self._pairs(get, heads):
@@ -163,12 +158,6 @@ class MergeBases:
                 return False
             id_ = commit.parent
         return False
-
-    def _get(self, view: ManifestView, id_: str) -> CommitRecord:
-        commit = self._commits.get(id_)
-        if commit is None:
-            commit = self._commits[id_] = get_commit(self._manifest, view, id_)
-        return commit
 
     def _pairs(self, get: GetCommit, heads: Sequence[HeadRecord]) -> Iterable[tuple[str, str]]:
         if len(heads) <= MAX_BRANCHES_FOR_ALL_PAIRS:

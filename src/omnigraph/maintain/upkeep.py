@@ -18,6 +18,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.cleanup import collect
 from omnigraph.maintain.collector_memory import CollectorMemory, Pace, WorkStopped
+from omnigraph.maintain.commit_memory import CommitMemory
 from omnigraph.maintain.optimize import optimize
 from omnigraph.maintain.retention import MergeBases, Retention, micros
 from omnigraph.maintain.settings import GraphSettings, RetentionSetting
@@ -213,9 +214,10 @@ class Upkeep:
     def _memory_for(self, policy: RetentionSetting, state: UpkeepState) -> CollectorMemory:
         window = micros(policy.thinned)
         if self._memory is None:
-            manifest = self._repository.manifest
+            manifest, pace = self._repository.manifest, Pace(self._is_stopped)
+            commits = CommitMemory(manifest, pace.step)
             self._memory = CollectorMemory(
-                Pace(self._is_stopped), Thinning(window), MergeBases(manifest), MAX_FILES
+                pace, Thinning(window), commits, MergeBases(manifest, commits), MAX_FILES
             )
         # The thinned commits of a shorter window are not those of a longer one.
         kept = dict(state.thinned) if window <= state.window else {}

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from cachetools import LRUCache
 from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.store.lance.lance_files import FILE_FORMAT, file_name, get_fragment
-from omnigraph.store.lance.lance_filters import quote_string
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest_errors import MANIFEST, reading_file
 from omnigraph.store.manifest.manifest_files import BUCKETS, ManifestFile, Rows
@@ -43,6 +43,7 @@ _COMPRESSED_FORMAT: Final = "2.0"
 _MAX_ROWS_TO_CACHE_FILE = 2_048
 _CACHED_ROWS = 16_384
 _CACHED_SINGLE_ROWS = 4_096
+_ROWS_BEFORE = 511
 _CACHED_RECORDS = 1_024
 
 
@@ -59,6 +60,7 @@ class RowFiles:
         self._refresh = refresh
         self._lock = threading.Lock()
         self._files: LRUCache[str, Rows] = LRUCache(_CACHED_ROWS, getsizeof=len)
+        # Stored bodies of rows of large files.
         self._found: LRUCache[str, str] = LRUCache(_CACHED_SINGLE_ROWS)
         # Parsed records of files with one row, by file name. A commit needs its head several times.
         self._records: LRUCache[str, Any] = LRUCache(_CACHED_RECORDS)
@@ -102,24 +104,28 @@ class RowFiles:
         return record
 
     def find(self, view: ManifestView, file: ManifestFile, key: str) -> str | None:
-        """Return one row of a log file, or None. Lance searches a large file, which is not cached."""
+        """Return one row of a log file, or None.
+
+        A large file is searched and not cached. The rows before the row are read with it: they are the commits
+        before it, which a walk along parents needs next, and a compressed page is decoded as a whole.
+        """
         if file.rows <= _MAX_ROWS_TO_CACHE_FILE:
             return self.read(view, file).get(key)
         with self._lock:
-            text = self._found.get(key)
-        if text is not None:
-            return text
-        with self._reading("search", file):
-            fragment = get_fragment(view.dataset, file.fragment)
-            table = fragment.to_table(columns=["body"], filter=f"key = {quote_string(key)}")
-            bodies = table["body"].to_pylist()
-        if not bodies:
-            return None
-        text = decode_row(file_path(file), key, bodies[0])
-        with self._lock:
-            # Rows of the log never change.
-            self._found[key] = text
-        return text
+            body = self._found.get(key)
+        if body is None:
+            with self._reading("search", file):
+                fragment = get_fragment(view.dataset, file.fragment)
+                position = pc.index(fragment.to_table(columns=["key"])["key"], key).as_py()
+                if position < 0:
+                    return None
+                table = fragment.take(range(max(0, position - _ROWS_BEFORE), position + 1))
+            found = dict(zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True))
+            body = found[key]
+            with self._lock:
+                # Rows of the log never change.
+                self._found.update(found)
+        return decode_row(file_path(file), key, body)
 
     def write_file(self, file: tuple[str, Rows]) -> FragmentMetadata:
         """Write a file, given as its name and its rows."""

@@ -7,7 +7,6 @@ files of each needed version from the version itself, and selects the others by 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -106,10 +105,6 @@ class NeededFiles:
 
     files: frozenset[str] = frozenset()
     folders: frozenset[str] = frozenset()
-
-    def interned(self) -> NeededFiles:
-        """Return the same files with shared names, because versions of a table name mostly the same files."""
-        return NeededFiles(frozenset(map(sys.intern, self.files)), frozenset(map(sys.intern, self.folders)))
 
     def __contains__(self, name: str) -> bool:
         if name in self.files:
