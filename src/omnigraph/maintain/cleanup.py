@@ -214,7 +214,8 @@ class _GarbageCollection:
         self._repository = repository
         self._manifest = repository.manifest
         self._objects = repository.objects
-        self._files = TableFiles(repository.tables.root, repository.objects)
+        root = repository.tables.root
+        self._files = TableFiles(root if memory is None else root.uncached(), repository.objects)
         self._memory = memory
         self._commits = CommitMemory(self._manifest) if memory is None else memory.commits
         self._merge_bases = (

@@ -8,7 +8,6 @@ write. An error is reported once and never reaches a write. See `docs/design/003
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -41,7 +40,6 @@ MAX_FILES: Final = 20_000
 MAX_ROWS: Final = 1 << 23
 # After this many errors in a row the wait is no longer doubled.
 _MAX_DOUBLINGS: Final = 6
-_NICE: Final = 10
 MESSAGE: Final = "automatic upkeep"
 
 
@@ -141,9 +139,6 @@ class Upkeep:
         return self._stopped.is_set() or not threading.main_thread().is_alive()
 
     def _run(self) -> None:
-        with suppress(AttributeError, OSError):
-            # On Linux, threads have priorities of their own.
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         version = self._repository.manifest.view.version
         try:
             self.run_pass()
