@@ -47,8 +47,11 @@ ALL = "query all() { match { $i: Item } return { $i.name as name, $i.value as va
 HANDLES = st.integers(0, 1)
 PLACES = st.integers(0, 11)
 NAMES = st.sampled_from(["a", "b", "c"])
-Verb = Literal["insert", "insert", "update", "delete"]
+Verb = Literal["insert", "update", "delete"]
 VERBS = st.sampled_from(["insert", "insert", "update", "delete"])
+# A handle, the place of a branch, and what to do.
+Work = tuple[int, int, Verb]
+WORKS = st.lists(st.tuples(HANDLES, PLACES, VERBS), min_size=1, max_size=6)
 
 # The last change of each key: its number, and its value or None if it was deleted. Only the branch that inserted a
 # key changes it. Of two states of a key the one with the larger number is therefore the newer one.
@@ -108,11 +111,18 @@ class UpkeepMachine(RuleBasedStateMachine):
         self.unretained: set[str] = set()
         self.changes = 0
         self.looked = 0
+        # Two branches that part from a state with rows.
+        self._write(0, 0, "insert")
+        self.create_or_delete_a_branch(0, "a", 0)
 
     # --- writes and branches -----------------------------------------------------------------------------
 
-    @rule(at=HANDLES, place=PLACES, verb=VERBS)
-    def write(self, at: int, place: int, verb: Verb) -> None:
+    @rule(works=WORKS)
+    def write(self, works: list[Work]) -> None:
+        for at, place, verb in works:
+            self._write(at, place, verb)
+
+    def _write(self, at: int, place: int, verb: Verb) -> None:
         branch = self._branch(place)
         query, parameters, state = self._change(branch, verb, place)
         done = self.handles[at].mutate(query, parameters, branch=branch)
@@ -205,8 +215,8 @@ class UpkeepMachine(RuleBasedStateMachine):
         assert report.errors == ()
         self.unretained |= self.commits.keys() - self._retained()
 
-    @rule(at=HANDLES, writes=st.lists(st.tuples(HANDLES, PLACES, VERBS), min_size=1, max_size=4))
-    def write_beside_upkeep(self, at: int, writes: list[tuple[int, int, Verb]]) -> None:
+    @rule(at=HANDLES, works=WORKS)
+    def write_beside_upkeep(self, at: int, works: list[Work]) -> None:
         self._make_due(at)
         retained, failures = self._retained(), list[BaseException]()
 
@@ -218,8 +228,8 @@ class UpkeepMachine(RuleBasedStateMachine):
 
         thread = threading.Thread(target=work)
         thread.start()
-        for handle, place, verb in writes:
-            self.write(handle, place, verb)
+        for handle, place, verb in works:
+            self._write(handle, place, verb)
             retained |= self._retained()
         thread.join(HANG)
         assert not thread.is_alive()
@@ -269,7 +279,7 @@ class UpkeepMachine(RuleBasedStateMachine):
     def _branch(self, place: int) -> str:
         return sorted(self.branches)[place % len(self.branches)]
 
-    def _change(self, branch: str, verb: Verb, place: int) -> tuple[str, dict[str, object], State]:
+    def _change(self, branch: str, verb: Verb, place: int) -> tuple[str, dict[str, str | int], State]:
         """Return a mutation of a branch and the state after it. Without own keys it inserts one."""
         self.changes += 1
         before, owner = self.commits[self.branches[branch].head], self.branches[branch].owner
