@@ -47,6 +47,7 @@ class Plan:
     processes: int = 4
     kills: int = 0
     seed: int = 1
+    workers: int = 1
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def run_traffic(plan: Plan, folder: Path) -> Outcome:
     journals = folder / "journals"
     journals.mkdir()
     with (
-        ServerProcess(config, folder / "tokens.json", folder / "server.log") as server,
+        ServerProcess(config, folder / "tokens.json", folder / "server.log", plan.workers) as server,
         _crowds(plan, server.url, journals) as processes,
     ):
         began = time.perf_counter()
@@ -177,7 +178,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.width = max(console.width, 116)
     wrong = 0
     for kills in (0, options.kills) if options.kills else (0,):
-        plan = Plan(options.seconds, options.clients, options.writers, options.processes, kills, options.seed)
+        plan = Plan(
+            options.seconds,
+            options.clients,
+            options.writers,
+            options.processes,
+            kills,
+            options.seed,
+            options.workers,
+        )
         if options.dir is not None:
             folder = options.dir / f"kills-{kills}"
             folder.mkdir(parents=True)
@@ -213,6 +222,7 @@ def _parser() -> argparse.ArgumentParser:
         "--kills", type=int, default=8, help="number of times the second run kills the server"
     )
     parser.add_argument("--seed", type=int, default=default.seed, help="random seed of the clients")
+    parser.add_argument("--workers", type=int, default=default.workers, help="number of read workers")
     parser.add_argument("--dir", type=Path, help="keep graphs, journals and logs in this new folder")
     return parser
 

@@ -17,10 +17,11 @@ _GRACE = 60
 class ServerProcess:
     """`omnigraph serve` on one port while the context is active. Its log goes to a file."""
 
-    def __init__(self, config: Path, tokens: Path, log: Path) -> None:
+    def __init__(self, config: Path, tokens: Path, log: Path, workers: int = 1) -> None:
         self._config = config
         self._tokens = tokens
         self._log = log
+        self._workers = workers
         self._process: subprocess.Popen[str] | None = None
         # Bound but not listening: it reserves the port while the server is down. Otherwise a client that connects
         # could be assigned the port as its source port, and connect to itself.
@@ -51,7 +52,8 @@ class ServerProcess:
     def start(self) -> None:
         """Start the server, and wait until it accepts requests."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("OMNIGRAPH")}
-        arguments = ["serve", str(self._config), "--bind", f"127.0.0.1:{self.port}"]
+        bind = f"127.0.0.1:{self.port}"
+        arguments = ["serve", str(self._config), "--bind", bind, "--workers", str(self._workers)]
         with self._log.open("a", encoding="utf-8") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _MAIN, *arguments],

@@ -15,7 +15,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "avro": ("fastavro",),
     "pandas": ("pandas",),
     "polars": ("polars",),
-    "server": ("fastapi", "prometheus_client", "python_multipart", "starlette", "uvicorn"),
+    "server": ("fastapi", "httptools", "prometheus_client", "python_multipart", "starlette", "uvicorn"),
     "spark": ("py4j", "pyspark"),
 }
 

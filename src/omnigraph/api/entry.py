@@ -149,10 +149,12 @@ def open_with(
     storage_options: Mapping[str, str] | None = None,
     gate: Gate | None = None,
     external_blobs: ExternalBlobs | None = None,
+    upkeep: UpkeepMode | None = None,
 ) -> LocalGraph:
     """Open a graph that reads through `reader`, which may share its memory with other graphs, and obeys `gate`.
 
-    The handle lives long, so it also performs upkeep after commits of other processes.
+    The handle lives long, so it also performs upkeep after commits of other processes. ``upkeep="off"`` turns that
+    off.
 
     `external_blobs` is described in `init`.
     """
@@ -160,7 +162,7 @@ def open_with(
     from omnigraph.maintain.upkeep import attach_upkeep
 
     repository = Repository.open(uri, options=storage_options)
-    attach_upkeep(repository, None, watch=_WATCH_SECONDS)
+    attach_upkeep(repository, upkeep, watch=_WATCH_SECONDS)
     options = OpenOptions(
         storage_options=storage_options,
         embedder=reader.embedder,

@@ -92,6 +92,8 @@ def create_app(resources: ServerResources, *, is_local: bool = False) -> FastAPI
     app.state.resources = resources
     app.state.is_local = is_local
     app.state.metrics = metrics
+    # The other processes of the server.
+    app.state.peers = None
     app.state.admission = Admission(resources.limits)
     app.state.queries = RunningQueries(resources.limits)
     set_default_limits(DatabaseLimits(memory=f"{app.state.queries.query_limits.bytes}B"))

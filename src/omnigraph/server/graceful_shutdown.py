@@ -45,6 +45,8 @@ class GracefulServer(uvicorn.Server):
         capacity: Capacity,
         reloader: Reloader | None = None,
         tls: ssl.SSLContext | None = None,
+        *,
+        prints_address: bool = True,
     ) -> None:
         limits = capacity.limits
         config = ConnectionConfig(
@@ -63,6 +65,7 @@ class GracefulServer(uvicorn.Server):
         self._capacity = capacity
         self._tls = tls
         self._reload = ReloadTask(reloader)
+        self._prints_address = prints_address
         self._checked_at = time.monotonic()
         self._signalled_at: float | None = None
         self._watchdog: threading.Timer | None = None
@@ -71,11 +74,9 @@ class GracefulServer(uvicorn.Server):
         """Start to accept connections, and print the address to stdout."""
         self.config.ssl = self._tls
         await super().startup(sockets)
-        for bound in sockets or ():
-            host, port = bound.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            sys.stdout.write(f"{LISTENING}={shown}:{port}\n")
-            sys.stdout.flush()
+        if self._prints_address:
+            for bound in sockets or ():
+                print_address(bound)
 
     async def on_tick(self, counter: int) -> bool:
         """Check the connections, and return whether to stop accepting new ones."""
@@ -130,8 +131,21 @@ class GracefulServer(uvicorn.Server):
         """Start the shutdown at the first signal, and exit at the second."""
         if self._signalled_at is not None:
             os._exit(128 + sig)
-        self._signalled_at = time.monotonic()
-        self._capacity.is_draining = True
+        self.begin_shutdown()
+
+    def begin_shutdown(self) -> None:
+        """Start the shutdown. Idempotent."""
+        if self._signalled_at is None:
+            self._signalled_at = time.monotonic()
+            self._capacity.is_draining = True
+
+
+def print_address(bound: socket.socket) -> None:
+    """Print the address of a listening socket to stdout."""
+    host, port = bound.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    sys.stdout.write(f"{LISTENING}={shown}:{port}\n")
+    sys.stdout.flush()
 
 
 def _abort_threads() -> None:

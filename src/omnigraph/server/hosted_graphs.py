@@ -16,6 +16,7 @@ from omnigraph.engine.memory.memory_cache import CachePool
 from omnigraph.errors import InvalidInput, OmnigraphError, StorageError
 from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.types import Scalar
+from omnigraph.maintain.upkeep_mode import UpkeepMode
 from omnigraph.policy.bundle import PolicyBundle, Rule
 from omnigraph.policy.gate import Gate, NoPolicy
 from omnigraph.read.reader import Reader, default_budget
@@ -88,12 +89,16 @@ def open_graphs(
     limits: ServerLimits | None = None,
     options: Mapping[str, str] | None = None,
     require_all: bool = False,
+    allow_none: bool = False,
+    only_reads: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> ServerResources:
     """Open the graphs of a configuration. All graphs share one read cache.
 
     A graph that cannot be opened is quarantined. Raises `InvalidInput`, with every graph closed again, if no
-    graph can be opened, or if `require_all` is true and one is quarantined. `options` are storage options.
+    graph can be opened, unless `allow_none` is true, or if `require_all` is true and one is quarantined. `options`
+    are storage options.
+    With `only_reads` no upkeep is performed, which another process does.
     `environment` selects the embedding provider and has the API keys. Markers of served graphs are kept in the
     folder of the configuration, or in the folder that ``OMNIGRAPH_STATE`` names.
     """
@@ -104,7 +109,13 @@ def open_graphs(
     memory = CachePool(limits.cache_bytes or default_budget())
     with ThreadPoolExecutor(_CONCURRENT_OPENS) as pool:
         open_ = partial(
-            _open, tokens=tokens, options=options, memory=memory, environment=environment, markers=markers
+            _open,
+            tokens=tokens,
+            options=options,
+            memory=memory,
+            environment=environment,
+            markers=markers,
+            upkeep="off" if only_reads else None,
         )
         outcomes = list(pool.map(open_, hosting.graphs))
     sources = list(zip(hosting.graphs, outcomes, strict=True))
@@ -116,7 +127,7 @@ def open_graphs(
         limits,
         {source.id: outcome for source, outcome in sources if isinstance(outcome, StorageError)},
     )
-    if resources.graphs and not (require_all and resources.quarantined):
+    if (resources.graphs or allow_none) and not (require_all and resources.quarantined):
         return resources
     resources.close()
     reasons = [f"graph '{id_}': {reason}" for id_, reason in resources.quarantined.items()]
@@ -134,6 +145,7 @@ def _open(
     memory: CachePool,
     environment: Mapping[str, str],
     markers: ServedGraphs | None,
+    upkeep: UpkeepMode | None,
 ) -> HostedGraph | OmnigraphError:
     if source.error is not None:
         return source.error
@@ -154,6 +166,7 @@ def _open(
             storage_options=options,
             gate=gate,
             external_blobs=source.external_blobs.server_safe,
+            upkeep=upkeep,
         )
         _record_served(source, markers)
         if not source.external_blobs.bases and _has_blobs(graph):

@@ -8,6 +8,8 @@ import sys
 from datetime import UTC, datetime
 
 LOGGER = logging.getLogger("omnigraph.server")
+# Members of every line.
+_COMMON: dict[str, str] = {}
 _LOGGER_NAMES = (LOGGER.name, "uvicorn.error")
 
 
@@ -20,11 +22,17 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "message": record.getMessage(),
+            **_COMMON,
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
             members["trace"] = self.formatException(record.exc_info)
         return json.dumps(members, ensure_ascii=False, default=str)
+
+
+def name_process(name: str) -> None:
+    """Add the name of this process to every line of its log."""
+    _COMMON["process"] = name
 
 
 def log_to_stderr() -> None:

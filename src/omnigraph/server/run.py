@@ -16,20 +16,22 @@ from omnigraph.api.hosting.hosting_config import read_hosting
 from omnigraph.errors import InvalidInput
 from omnigraph.server.app import create_app
 from omnigraph.server.graceful_shutdown import GracefulServer
-from omnigraph.server.hosted_graphs import open_graphs
+from omnigraph.server.hosted_graphs import ServerResources, open_graphs
 from omnigraph.server.http.authentication import TokenRegistry, read_tokens
 from omnigraph.server.http.origins import is_loopback
+from omnigraph.server.interpreter import tune_interpreter
 from omnigraph.server.limits import ServerLimits, read_limits
 from omnigraph.server.logs import LOGGER, log_to_stderr
 from omnigraph.server.reload import Reloader
 from omnigraph.server.tls import TlsCertificates, find_tls_files
 from omnigraph.server.uploads.temporary_files import private_temporary_folder
+from omnigraph.server.workers.process_slots import Kind
+from omnigraph.server.workers.start import ProcessServing, count_processes, serve_processes
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 _BACKLOG = 512
-_SWITCH_SECONDS = 0.0005
 # File descriptors for graphs and streams, besides those of connections.
 _RESERVED_FILES = 1024
 
@@ -40,6 +42,7 @@ class ServeOptions:
 
     With `verify_reads` the served graphs compare every file with its digest when they first read it. The paths of
     the TLS certificate and key can also be environment variables; without them the server does not use TLS.
+    `workers` is the number of processes that answer reads; 0 means the value of ``OMNIGRAPH_WORKERS``, or 1.
     """
 
     bind: str = "127.0.0.1:8080"
@@ -49,6 +52,7 @@ class ServeOptions:
     verify_reads: bool = False
     tls_certificate: str | None = None
     tls_key: str | None = None
+    workers: int = 0
 
 
 def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, str]) -> None:
@@ -64,29 +68,54 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
     if options.verify_reads:
         storage["verify_reads"] = "true"
     tls_files = find_tls_files(options.tls_certificate, options.tls_key, environment)
-    tls = None if tls_files is None else TlsCertificates(tls_files)
-    hosting = read_hosting(config, storage)
-    check_authentication(hosting, tokens, unauthenticated=unauthenticated)
-    if not tokens and not is_loopback(host) and not options.force:
-        raise InvalidInput(
-            f"an unauthenticated server must not listen on {host}, which other machines can reach",
-            hint="bind to 127.0.0.1, configure tokens, or pass --force",
-        )
-    log_to_stderr()
-    raise_file_limit(limits)
-    with private_temporary_folder():
-        resources = open_graphs(
+
+    def read_tls() -> TlsCertificates | None:
+        return None if tls_files is None else TlsCertificates(tls_files)
+
+    tls = read_tls()
+    workers = options.workers or read_workers(environment)
+
+    def read() -> Hosting:
+        hosting = read_hosting(config, storage)
+        check_authentication(hosting, tokens, unauthenticated=unauthenticated)
+        if not tokens and not is_loopback(host) and not options.force:
+            raise InvalidInput(
+                f"an unauthenticated server must not listen on {host}, which other machines can reach",
+                hint="bind to 127.0.0.1, configure tokens, or pass --force",
+            )
+        return hosting
+
+    def open_(hosting: Hosting, limits: ServerLimits, kind: Kind | None = None) -> ServerResources:
+        return open_graphs(
             hosting,
-            tokens,
+            read_tokens(environment),
             limits=limits,
             options=storage,
-            require_all=require_all,
+            # A writer opens only its own graphs.
+            require_all=require_all and kind != "writer",
+            allow_none=kind == "writer",
+            only_reads=kind == "worker",
             environment=environment,
         )
+
+    is_local = not tokens and not options.force
+    log_to_stderr()
+    raise_file_limit(limits)
+    if workers > 1:
+        serving = ProcessServing(read, open_, lambda: read_tokens(environment), read_tls, limits, is_local)
+        graph_ids, workers = count_processes(serving, workers)
+        if workers > 1:
+            with listening(host, port, is_shared=True) as bound:
+                if code := serve_processes(serving, bound, graph_ids, workers):
+                    raise SystemExit(code)
+            return
+    hosting = read()
+    with private_temporary_folder():
+        resources = open_(hosting, limits)
         for id_, reason in resources.quarantined.items():
             LOGGER.error("graph quarantined", extra={"fields": {"graph_id": id_, "reason": reason}})
         try:
-            app = create_app(resources, is_local=not tokens and not options.force)
+            app = create_app(resources, is_local=is_local)
             app.state.tls = tls
             app.state.reloader = Reloader(
                 resources, lambda: read_hosting(config, storage), lambda: read_tokens(environment), tls
@@ -95,6 +124,18 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
                 run(app, bound)
         finally:
             resources.close()
+
+
+def read_workers(environment: Mapping[str, str]) -> int:
+    """Return the number of workers that ``OMNIGRAPH_WORKERS`` sets, or 1.
+
+    >>> read_workers({"OMNIGRAPH_WORKERS": "4"}), read_workers({})
+    (4, 1)
+    """
+    text = environment.get("OMNIGRAPH_WORKERS", "").strip()
+    if text and not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise InvalidInput(f"OMNIGRAPH_WORKERS must be an integer of at least 1, got {text!r}")
+    return int(text or 1)
 
 
 def check_authentication(hosting: Hosting, tokens: TokenRegistry, *, unauthenticated: bool) -> None:
@@ -148,11 +189,13 @@ def raise_file_limit(limits: ServerLimits) -> None:
 
 
 @contextmanager
-def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Return a listening socket. Port 0 selects a free port."""
+def listening(host: str, port: int, *, is_shared: bool = False) -> Iterator[socket.socket]:
+    """Return a listening socket. Port 0 selects a free port. If `is_shared` is true, workers can share the port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        bound = socket.create_server(
+            (host, port), family=family, backlog=_BACKLOG, reuse_port=is_shared and sys.platform == "linux"
+        )
     except OSError as error:
         # Python appends the address in parentheses, which the message already has.
         reason = (error.strerror or str(error)).partition(" (while ")[0]
@@ -166,9 +209,7 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 
 def run(app: FastAPI, bound: socket.socket) -> None:
     """Serve an application on a socket until a signal arrives."""
-    # A write releases the interpreter lock at each file operation and competes with reads for it. With the
-    # default of 5 ms, commits beside many reads were a quarter slower, and reads were no faster.
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    tune_interpreter()
     create_server(app).run([bound])
 
 

@@ -60,6 +60,15 @@ def serve(
             help="PEM file of the private key of --tls-cert.",
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            metavar="N",
+            help="Processes that answer reads. With more than one, writers are processes of their own.",
+        ),
+    ] = None,
 ) -> None:
     """Serve graphs over HTTP until the process is stopped.
 
@@ -86,6 +95,7 @@ def serve(
         verify,
         tls_certificate=tls_cert,
         tls_key=tls_key,
+        workers=workers or 0,
     )
     run(config or str(chosen.cluster), options, os.environ)
 

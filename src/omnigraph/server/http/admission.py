@@ -5,12 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter
 
 from omnigraph.budget.deadline import lift_deadline
 from omnigraph.server.http.error_responses import RETRY_SECONDS, HttpError
 from omnigraph.server.limits import ServerLimits
+
+if TYPE_CHECKING:
+    from omnigraph.server.workers.shared_usage import SharedUsage
+
+# What is counted in `SharedUsage`.
+_HELD, _WRITES = "held", "writes"
 
 
 class Admission:
@@ -27,9 +34,14 @@ class Admission:
         self._lock = threading.Lock()
         # Number of requests and bytes by actor.
         self._usage: dict[str | None, tuple[int, int]] = {}
+        self._shared: SharedUsage | None = None
         # Requests in flight and the threads of reads, by actor. Both belong to the event loop.
         self._requests: dict[str | None, int] = {}
         self._readers: dict[str | None, CapacityLimiter] = {}
+
+    def share(self, usage: SharedUsage) -> None:
+        """Apply the limits to all processes of the server together."""
+        self._shared = usage
 
     @contextmanager
     def hold(self, actor: str | None) -> Iterator[None]:
@@ -37,13 +49,19 @@ class Admission:
 
         A request counts before its body is read. One actor with many slow bodies thus leaves room for others.
         """
-        count = self._requests.get(actor, 0)
-        if count >= self._limits.actor_in_flight:
+        count, limit = self._requests.get(actor, 0), self._limits.actor_in_flight
+        if self._shared is not None:
+            exceeded = self._shared.add(_HELD, actor, 1, 0, (limit, 0))
+        else:
+            exceeded = 0 if count >= limit else None
+        if exceeded is not None:
             raise _too_many_requests(f"actor in-flight count cap {self._limits.actor_in_flight} exceeded")
         self._requests[actor] = count + 1
         try:
             yield
         finally:
+            if self._shared is not None:
+                self._shared.add(_HELD, actor, -1, 0, (limit, 0))
             if self._requests[actor] == 1:
                 del self._requests[actor]
                 self._readers.pop(actor, None)
@@ -70,18 +88,25 @@ class Admission:
 
         The read deadline does not apply to writes, so it is lifted.
         """
+        limits = (self._limits.actor_requests, self._limits.actor_bytes)
         with self._lock:
             requests, used = self._usage.get(actor, (0, 0))
-            if requests + 1 > self._limits.actor_requests:
-                raise _too_many_requests(f"actor in-flight count cap {self._limits.actor_requests} exceeded")
-            if used + size > self._limits.actor_bytes:
-                raise _too_many_requests(f"actor in-flight byte budget {self._limits.actor_bytes} exceeded")
+            if self._shared is not None:
+                exceeded = self._shared.add(_WRITES, actor, 1, size, limits)
+            else:
+                exceeded = 0 if requests + 1 > limits[0] else 1 if used + size > limits[1] else None
+            if exceeded == 0:
+                raise _too_many_requests(f"actor in-flight count cap {limits[0]} exceeded")
+            if exceeded == 1:
+                raise _too_many_requests(f"actor in-flight byte budget {limits[1]} exceeded")
             self._usage[actor] = (requests + 1, used + size)
         try:
             lift_deadline()
             yield
         finally:
             with self._lock:
+                if self._shared is not None:
+                    self._shared.add(_WRITES, actor, -1, -size, limits)
                 requests, used = self._usage[actor]
                 if requests == 1:
                     del self._usage[actor]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from omnigraph.server.http.error_responses import HttpError
 from omnigraph.server.limits import ServerLimits
+
+if TYPE_CHECKING:
+    from omnigraph.server.workers.shared_usage import SharedUsage
 
 # Monitoring must work when the server is overloaded, so these paths have no limit.
 MONITORING_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -31,9 +35,29 @@ class Capacity:
         self.limits = limits
         self.requests = 0
         self.bytes = 0
+        self._shared: SharedUsage | None = None
         # Shutdown has two phases: readiness fails first, and new requests are rejected after the drain time.
         self.is_draining = False
         self.is_closed = False
+
+    def share(self, usage: SharedUsage) -> None:
+        """Apply the limits to all processes of the server together."""
+        self._shared = usage
+
+    def count(self, requests: int, size: int) -> int | None:
+        """Count requests and bytes; return the index of the limit it would exceed, and then count nothing."""
+        limits = (self.limits.requests, self.limits.body_bytes)
+        if self._shared is not None:
+            exceeded = self._shared.add_to_all(requests, size, limits)
+            if exceeded is not None:
+                return exceeded
+        elif requests > 0 and self.requests + requests > limits[0]:
+            return 0
+        elif size > 0 and self.bytes + size > limits[1]:
+            return 1
+        self.requests += requests
+        self.bytes += size
+        return None
 
     @contextmanager
     def acquire(self, path: str) -> Iterator[RequestSlot]:
@@ -46,14 +70,13 @@ class Capacity:
             return
         if self.is_closed:
             raise unavailable(SHUTTING_DOWN)
-        if self.requests >= self.limits.requests:
+        if self.count(1, 0) is not None:
             raise unavailable(f"server overloaded: limit of {self.limits.requests:,} requests in flight")
-        self.requests += 1
         try:
             yield slot
         finally:
-            self.requests -= 1
             slot.release()
+            self.count(-1, 0)
 
 
 class RequestSlot:
@@ -66,17 +89,17 @@ class RequestSlot:
     def reserve(self, size: int) -> None:
         """Count bytes that stay in memory until the response; `HttpError` with 503 if the limit is exceeded."""
         capacity = self._capacity
-        if capacity.bytes + size > capacity.limits.body_bytes:
+        if capacity.count(0, size) is not None:
             raise unavailable(
                 f"server overloaded: limit of {capacity.limits.body_bytes:,} bytes of request bodies in memory"
             )
-        capacity.bytes += size
         self._bytes += size
 
     def release(self) -> None:
         """Return all reserved bytes."""
-        self._capacity.bytes -= self._bytes
-        self._bytes = 0
+        if self._bytes:
+            self._capacity.count(0, -self._bytes)
+            self._bytes = 0
 
 
 def unavailable(text: str) -> HttpError:

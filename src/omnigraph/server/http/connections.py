@@ -158,6 +158,15 @@ class Connection(H11Protocol):
         if self.cycle is not before:
             self._headers_since = None
             self._receive_rate.reset()
+            # The application can end the connection without a response.
+            self.cycle.scope["abort"] = self.abort  # type: ignore[typeddict-unknown-key]
+
+    def abort(self) -> None:
+        """Close the connection at once. A request in progress gets no further response."""
+        if (cycle := self.active_cycle) is not None:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.transport.abort()
 
     def on_response_complete(self) -> None:
         """Start to wait for the next request."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyio import move_on_after, to_thread
 from fastapi import APIRouter
@@ -20,6 +20,9 @@ from omnigraph.server.http.error_responses import HttpError
 from omnigraph.server.http.request_context import Context, GraphRoute, authenticate
 from omnigraph.server.http.routing import GRAPH_PREFIX, SUCCESS, error_responses
 from omnigraph.server.metrics import MEDIA_TYPE, Metrics
+
+if TYPE_CHECKING:
+    from omnigraph.server.workers.peers import Peers
 
 router = APIRouter(tags=["server"], responses=error_responses(500, 503))
 
@@ -56,6 +59,8 @@ async def readyz(request: Request) -> Response:
         problems = await to_thread.run_sync(
             state.readiness.find_problems, abandon_on_cancel=True, limiter=state.readiness_threads
         )
+        if problems is not None and state.peers is not None:
+            problems = await state.peers.find_problems(problems)
     if problems is None:
         raise HttpError(503, f"storage did not respond within {_READINESS_SECONDS:g} s")
     if problems:
@@ -123,4 +128,6 @@ async def metrics(request: Request) -> Response:
     """Prometheus metrics. Requires a token if the server has tokens."""
     authenticate(request)
     collected: Metrics = request.app.state.metrics
-    return Response(collected.render(), media_type=MEDIA_TYPE)
+    peers: Peers | None = request.app.state.peers
+    own = collected.render()
+    return Response(own if peers is None else await peers.sum_metrics(own), media_type=MEDIA_TYPE)

@@ -1,0 +1,136 @@
+"""Servers with several processes, for tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.server.running import ADD
+from tests.server.test_run import address, process
+from tests.support.forked import Worker
+from tests.support.s3 import Bucket
+from tests.support.waiting import HANG, wait_until
+
+NAMES = "query names() { match { $p: Person } return { $p.name as name } order { name asc } }"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server with two workers and a writer for each graph, at most two."""
+
+    process: Worker
+    url: str
+    writers: int = 1
+
+    @property
+    def children(self) -> list[int]:
+        """The ids of the processes that are not killed, in the order of their start: at first the writers."""
+        text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text(encoding="ascii")
+        return sorted((pid for pid in map(int, text.split()) if not is_gone(pid)), key=_started_at)
+
+    def wait_for_restart(self, killed: int) -> None:
+        """Wait until a killed process has a successor that answers."""
+        count = 2 + self.writers
+        wait_until(lambda: killed not in self.children and len(self.children) == count)
+        wait_until(lambda: self.get("/readyz").status_code == 200)
+
+    def client(self) -> httpx.Client:
+        """Return a client with a connection of its own."""
+        return httpx.Client(base_url=self.url, timeout=HANG, verify=False, trust_env=False)
+
+    def get(self, path: str) -> httpx.Response:
+        """Send a request over a new connection."""
+        with self.client() as client:
+            return client.get(path)
+
+    def add(self, name: str, graph: str = "team") -> httpx.Response:
+        """Insert a person over a new connection."""
+        with self.client() as client:
+            return add(client, name, graph)
+
+
+def add(client: httpx.Client, name: str, graph: str = "team") -> httpx.Response:
+    return client.post(f"/graphs/{graph}/mutate", json={"query": ADD, "params": {"n": name}})
+
+
+def names(client: httpx.Client, graph: str = "team") -> list[str]:
+    response = client.post(f"/graphs/{graph}/query", json={"query": NAMES})
+    assert response.status_code == 200, response.text
+    return [row["name"] for row in response.json()["rows"]]
+
+
+def is_gone(pid: int) -> bool:
+    """Return whether a process has ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return True
+    return text.rpartition(")")[2].split()[0] in ("Z", "X")
+
+
+def _started_at(pid: int) -> tuple[int, int]:
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    return int(text.rpartition(")")[2].split()[19]), pid
+
+
+@contextmanager
+def served(
+    config: Path,
+    s3: Bucket | None = None,
+    *,
+    writers: int = 1,
+    tokens: Mapping[str, str] | None = None,
+    **env: str,
+) -> Iterator[Served]:
+    """Serve a configuration with two workers."""
+    storage: dict[str, str] = {}
+    if s3 is not None:
+        storage = {
+            "AWS_ACCESS_KEY_ID": s3.options["access_key_id"],
+            "AWS_SECRET_ACCESS_KEY": s3.options["secret_access_key"],
+            "AWS_REGION": s3.options["region"],
+            "AWS_ENDPOINT_URL": s3.options["endpoint"],
+            "AWS_ALLOW_HTTP": "true",
+        }
+    options = ["--bind", "127.0.0.1:0", "--workers", "2"]
+    if tokens is None:
+        options.append("--unauthenticated")
+    else:
+        env["OMNIGRAPH_SERVER_BEARER_TOKENS_JSON"] = json.dumps(dict(tokens))
+    with process(str(config), *options, **storage, **env) as found:
+        yield Served(found, address(found), writers)
+
+
+def write_config(folder: Path, uris: dict[str, str]) -> Path:
+    """Write a server configuration."""
+    path = folder / "serve.yaml"
+    graphs: dict[str, Any] = {id_: {"uri": uri} for id_, uri in uris.items()}
+    path.write_text(json.dumps({"graphs": graphs}), encoding="utf-8")
+    return path
+
+
+def metric(text: str, series: str) -> float:
+    """Return the value of a series, or 0."""
+    found = [line.rpartition(" ")[2] for line in text.splitlines() if line.rpartition(" ")[0] == series]
+    return float(found[0]) if found else 0.0
+
+
+def open_port(url: str) -> bool:
+    """Return whether the port of a server accepts connections."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+def kill(pid: int) -> None:
+    """Kill a process."""
+    os.kill(pid, signal.SIGKILL)
