@@ -99,17 +99,19 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
         )
 
     is_local = not tokens and not options.force
-    log_to_stderr()
-    raise_file_limit(limits)
     if workers > 1:
         serving = ProcessServing(read, open_, lambda: read_tokens(environment), read_tls, limits, is_local)
         graph_ids, workers = count_processes(serving, workers)
         if workers > 1:
+            log_to_stderr()
+            raise_file_limit(limits)
             with listening(host, port, is_shared=True) as bound:
                 if code := serve_processes(serving, bound, graph_ids, workers):
                     raise SystemExit(code)
             return
     hosting = read()
+    log_to_stderr()
+    raise_file_limit(limits)
     with private_temporary_folder():
         resources = open_(hosting, limits)
         for id_, reason in resources.quarantined.items():

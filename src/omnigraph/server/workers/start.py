@@ -64,11 +64,7 @@ def count_processes(serving: ProcessServing, workers: int) -> tuple[Sequence[str
         return {"ids": [item.id for item in graphs], "in_memory": in_memory}
 
     found = ask_in_child(read)
-    if workers > 1 and found["in_memory"]:
-        fields = {"graphs": found["in_memory"]}
-        LOGGER.warning("graphs in memory are served by one process", extra={"fields": fields})
-        return found["ids"], 1
-    return found["ids"], workers
+    return found["ids"], 1 if found["in_memory"] else workers
 
 
 def serve_processes(
