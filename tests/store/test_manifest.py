@@ -270,7 +270,7 @@ def test_full_bucket_is_stored_without_compression(tmp_path: Path) -> None:
     manifest.replace_files(manifest.view, removed, ManifestChange(buckets=[bucket]))
     (file,) = manifest.view.of_kind(BUCKETS)
     assert file.size is not None
-    assert file.size > sum(len(name) + len(text) for name, text in bucket.rows.items())
+    assert file.size > sum(len(key) + len(text) for key, text in bucket.rows.items())
     cold = reopen(manifest)
     assert cold.branches(cold.view) == entries
 
@@ -456,6 +456,15 @@ def test_row_cache_counts_rows_read_twice_once() -> None:
     for _ in range(5):
         manifest._rows._cache(file.name, rows)
     assert manifest._rows._files.currsize == sum(len(found) for found in manifest._rows._files.values())
+
+
+def test_row_cache_drops_files_that_a_swap_replaced() -> None:
+    manifest = make_manifest(fresh_memory())
+    for number in range(3):
+        create(manifest, f"b{number}")
+        move(manifest, manifest.view)
+    assert manifest._rows.cached <= {file.name for file in manifest.view.files}
+    assert {file.name for file in manifest.view.of_kind(BUCKETS)} <= manifest._rows.cached
 
 
 def test_row_cache_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

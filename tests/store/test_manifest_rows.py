@@ -16,8 +16,8 @@ from omnigraph.errors import StorageError
 from omnigraph.store.lance.lance_files import get_fragment
 from omnigraph.store.manifest import row_files
 from omnigraph.store.manifest.manifest import PATH, Manifest
-from omnigraph.store.manifest.manifest_files import ManifestFile
-from omnigraph.store.manifest.manifest_rows import decode_row, encode_row, parse_row
+from omnigraph.store.manifest.manifest_files import BUCKETS, ManifestFile
+from omnigraph.store.manifest.manifest_rows import StoredRows, decode_row, encode_row, parse_row
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.manifest_writer import write_named_file
 from omnigraph.store.manifest.records import CommitRecord
@@ -57,6 +57,41 @@ def test_parse_row_that_is_no_commit_is_a_storage_error(text: str) -> None:
     assert (details["reason"], details["file"], details["row"]) == ("damaged", "f", "commit:a")
 
 
+KEYS = st.text(max_size=3)
+
+
+@given(st.dictionaries(KEYS, st.text(max_size=5), max_size=12), st.lists(st.tuples(KEYS, st.none() | KEYS)))
+def test_stored_rows_after_changes_equal_rows_encoded_anew(
+    texts: dict[str, str], changes: list[tuple[str, str | None]]
+) -> None:
+    rows = StoredRows.encode(texts.items())
+    for key, text in changes:
+        if text is None:
+            rows = rows.without_row(key)
+            texts.pop(key, None)
+        else:
+            rows = rows.with_row(key, text)
+            texts[key] = text
+    assert rows == StoredRows.encode(texts.items())
+    assert (dict(rows), list(rows)) == (texts, sorted(texts))
+    for key in ("", "a", *texts):
+        assert dict(rows.texts_after(key)) == {name: texts[name] for name in texts if name > key}
+    for position in range(len(rows)):
+        first, second = rows.part(0, position), rows.part(position, len(rows))
+        assert first.followed_by(second) == rows
+
+
+def test_check_stored_rows_in_another_order_sorts_them() -> None:
+    bodies = [encode_row(key, "{}") for key in ("b", "a")]
+    assert StoredRows.check("f", ["b", "a"], bodies) == StoredRows.encode([("a", "{}"), ("b", "{}")])
+
+
+def test_check_stored_row_of_another_key_is_a_storage_error() -> None:
+    rows = StoredRows.encode([("a", "{}"), ("b", "{}"), ("d", "{}")])
+    with pytest.raises(StorageError, match="row 'c' of f is damaged: its checksum"):
+        StoredRows.check("f", ["a", "b", "c"], rows.stored)
+
+
 # --- rows in storage --------------------------------------------------------------------------------------
 
 
@@ -79,7 +114,8 @@ def damage(manifest: Manifest, kind: str, change: Callable[[str], str]) -> str:
     """Replace the stored body of every row of the first file of a kind; return the name of the file."""
     file = manifest.view.of_kind(kind)[0]
     bodies = {key: change(body) for key, body in stored_bodies(manifest.view, file).items()}
-    table = pa.table({"key": list(bodies), "body": list(bodies.values())}, schema=row_files.ROW_SCHEMA)
+    schema = row_files._UNCOMPRESSED if kind == BUCKETS else row_files.ROW_SCHEMA
+    table = pa.table({"key": list(bodies), "body": list(bodies.values())}, schema=schema)
     write_named_file(manifest.root, PATH, manifest.root.file_session(PATH), file.name, table)
     return file.name
 
@@ -89,6 +125,7 @@ READS: dict[str, Callable[[Manifest], object]] = {
     "head": lambda manifest: head_of(manifest, manifest.view),
     "commit": lambda manifest: list(manifest.all_commits(manifest.view)),
     "schema": lambda manifest: manifest.schema(manifest.view, manifest.view.of_kind("schema")[0].parts[0]),
+    "branches": lambda manifest: manifest.branches(manifest.view),
 }
 
 
@@ -96,7 +133,7 @@ READS: dict[str, Callable[[Manifest], object]] = {
 def test_read_row_with_one_changed_byte_names_row_and_file(tmp_path: Path, kind: str) -> None:
     manifest = make_manifest(str(tmp_path))
     name = damage(manifest, kind, lambda body: body.replace("{", "[", 1))
-    with pytest.raises(StorageError, match=rf"row '{kind}.*' of __manifest/data/{name} is damaged"):
+    with pytest.raises(StorageError, match=rf"row '{kind[:6]}.*' of __manifest/data/{name} is damaged"):
         READS[kind](reopen(manifest))
 
 

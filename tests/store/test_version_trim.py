@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import StorageError
+from omnigraph.store.file_digests import digest_text
 from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.manifest import manifest as manifest_module
-from omnigraph.store.manifest import version_trim
+from omnigraph.store.manifest import version_digests, version_trim
 from omnigraph.store.manifest.manifest import PATH, Manifest, SwapLost, SwapOutcomeUnknown
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.row_files import SupersededFile
@@ -305,3 +306,45 @@ def test_refresh_finds_commits_of_another_handle_after_a_trim(tmp_path: Path) ->
     records = [move(manifest, manifest.view) for _ in range(4)]
     trim(manifest, uri)
     assert head_of(reader, reader.refresh()).commit == records[-1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda lines: lines, id="complete"),
+        pytest.param(lambda lines: lines[:-2], id="later-versions-missing"),
+        pytest.param(lambda lines: [*lines[:-1], lines[-1][:20]], id="last-line-torn"),
+        pytest.param(lambda lines: [*lines[:-1], "9" + lines[-1]], id="last-line-altered"),
+        pytest.param(lambda lines: [*lines, recorded_line(900)], id="version-that-was-removed"),
+        pytest.param(lambda _: [], id="empty"),
+    ],
+)
+@pytest.mark.usefixtures("trims_early")
+def test_open_finds_the_newest_version_whatever_the_log_of_digests_holds(
+    tmp_path: Path, change: Callable[[list[str]], list[str]]
+) -> None:
+    uri = str(tmp_path / "graph")
+    manifest = make_manifest(uri)
+    records = [move(manifest, manifest.view) for _ in range(6)]
+    trim(manifest, uri)
+    log = tmp_path / "graph" / version_digests.LOG
+    lines = log.read_text().splitlines(keepends=True)
+    assert version_digests.last_recorded_version(log.parents[1]) == manifest.view.version
+    log.write_text("".join(change(lines)))
+    cold = reopen(manifest)
+    assert cold.view.version == manifest.view.version
+    assert head_of(cold, cold.view).commit == records[-1]
+
+
+def recorded_line(version: int) -> str:
+    line = f"{version} 1 ab"
+    return f"{line} {digest_text(line)[:8]}\n"
+
+
+def test_open_does_not_list_the_versions_of_a_local_graph(tmp_path: Path) -> None:
+    manifest = make_manifest(str(tmp_path / "graph"))
+    move(manifest, manifest.view)
+    versions = tmp_path / "graph" / PATH / "_versions"
+    # A later version that does not follow the newest one is found by a listing only.
+    (versions / Path(version_file(900)).name).write_bytes(b"")
+    assert reopen(manifest).view.version == manifest.view.version

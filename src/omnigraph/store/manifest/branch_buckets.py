@@ -12,11 +12,16 @@ that becomes small is joined with the one before it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
-from omnigraph.store.manifest.manifest_files import ManifestFile
+from omnigraph.store.manifest.manifest_files import ManifestFile, bound_part
+from omnigraph.store.manifest.manifest_rows import StoredRows
+
+# The key of a row is this prefix and the name of the branch.
+KEY_PREFIX: Final = "branch:"
 
 # Larger buckets take longer to write; smaller ones are more files, which every version of the manifest lists.
 MAX_ENTRIES: Final = 256
@@ -28,38 +33,42 @@ _MAX_BOUND_BYTES: Final = 56
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The rows of a bucket by branch name, as texts. `lower` is the lower bound of its range of names."""
+    """The rows of a bucket. `lower` is the lower bound of its range of names. A key is a prefix and a name."""
 
     lower: str
-    rows: Mapping[str, str]
+    rows: StoredRows = field(default_factory=StoredRows)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the branches, sorted."""
+        return [key.removeprefix(KEY_PREFIX) for key in self.rows]
 
     def with_row(self, name: str, text: str) -> Bucket:
         """Return the bucket with an entry added or replaced."""
-        rows = {**self.rows, name: text}
-        return Bucket(self.lower, {key: rows[key] for key in sorted(rows)})
+        return Bucket(self.lower, self.rows.with_row(KEY_PREFIX + name, text))
 
     def without_row(self, name: str) -> Bucket:
         """Return the bucket without an entry."""
-        return Bucket(self.lower, {key: text for key, text in self.rows.items() if key != name})
+        return Bucket(self.lower, self.rows.without_row(KEY_PREFIX + name))
 
     def split(self, added: str | None = None) -> list[Bucket]:
-        """Return the bucket, or its two halves if it is too large.
+        """Return the bucket, or its two parts if it is too large.
 
-        If `added` is one of the last names, the second bucket begins with it: names that are created in ascending
-        order fill their buckets.
+        If `added` is one of the last names, the first part keeps most of them: names that are created in ascending
+        order fill most of their buckets, and a later name between them does not split a bucket again.
         """
         if len(self.rows) <= MAX_ENTRIES:
             return [self]
-        names = sorted(self.rows)
+        names = self.names
         middle = len(names) // 2
         if added is not None and added >= names[-max(1, len(names) // 16)]:
-            middle = names.index(added)
+            middle = len(names) - max(1, len(names) // 8)
         positions = sorted(range(1, len(names)), key=lambda position: abs(position - middle))
         for position in positions:
             bound = shortest_separator(names[position - 1], names[position])
             if len(bound.encode()) <= _MAX_BOUND_BYTES:
-                first = {name: self.rows[name] for name in names[:position]}
-                second = {name: self.rows[name] for name in names[position:]}
+                first = self.rows.part(0, position)
+                second = self.rows.part(position, len(names))
                 return [Bucket(self.lower, first), Bucket(bound, second)]
         # All names begin with the same long text. The bucket stays large.
         return [self]
@@ -81,11 +90,20 @@ class BucketIndex:
     """The bucket files of a view, ordered by their lower bounds."""
 
     def __init__(self, files: Iterable[ManifestFile]) -> None:
-        pairs = sorted(((file.lower_bound, file) for file in files), key=lambda pair: pair[0])
-        self.bounds: Sequence[str] = [bound for bound, _ in pairs]
-        self.files: Sequence[ManifestFile] = [file for _, file in pairs]
+        # The bounds in file names have the same order as the bounds, and need not be decoded for every view.
+        self.files: Sequence[ManifestFile] = sorted(files, key=_bound_part_of)
+        self._parts = [_bound_part_of(file) for file in self.files]
+
+    @cached_property
+    def bounds(self) -> Sequence[str]:
+        """The lower bounds of the buckets, in ascending order."""
+        return [file.lower_bound for file in self.files]
 
     def find(self, name: str) -> int:
         """Return the position of the bucket whose range has a name."""
         # The first bucket begins at the empty text.
-        return bisect_right(self.bounds, name) - 1
+        return bisect_right(self._parts, bound_part(name)) - 1
+
+
+def _bound_part_of(file: ManifestFile) -> str:
+    return file.parts[0]

@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from omnigraph.store.manifest.branch_buckets import MAX_ENTRIES, MIN_ENTRIES, Bucket
+from omnigraph.store.manifest.branch_buckets import KEY_PREFIX, MAX_ENTRIES, MIN_ENTRIES, Bucket
 from omnigraph.store.manifest.manifest_files import ManifestFile
-from omnigraph.store.manifest.manifest_rows import parse_row
+from omnigraph.store.manifest.manifest_rows import StoredRows, parse_row
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import BranchEntry, Registry, encode_body
 from omnigraph.store.manifest.row_files import RowFiles, file_path
-
-_PREFIX = "branch:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class BranchEntries:
         if not view.buckets.files:
             return self._of_registry(view).get(name)
         file = view.buckets.files[view.buckets.find(name)]
-        text = self._rows.read(view, file).get(_PREFIX + name)
+        text = self._rows.read_stored(view, file).get(KEY_PREFIX + name)
         return None if text is None else parse_row(file_path(file), name, text, BranchEntry.from_body)
 
     def all(self, view: ManifestView) -> dict[str, BranchEntry]:
@@ -56,9 +54,10 @@ class BranchEntries:
             return
         first = 0 if name is None else index.find(name)
         for file in index.files[first:]:
-            for branch, text in sorted(self._bucket(view, file).rows.items()):
-                if name is None or branch > name:
-                    yield branch, parse_row(file_path(file), branch, text, BranchEntry.from_body)
+            key_before = None if name is None else KEY_PREFIX + name
+            for key, text in self._rows.read_stored(view, file).texts_after(key_before):
+                branch = key.removeprefix(KEY_PREFIX)
+                yield branch, parse_row(file_path(file), branch, text, BranchEntry.from_body)
 
     def names(self, view: ManifestView, prefix: str = "", after: str | None = None) -> Iterator[str]:
         """Yield the names that begin with a prefix and come after a name, sorted.
@@ -74,16 +73,16 @@ class BranchEntries:
             bound = index.bounds[position]
             if bound > prefix and not bound.startswith(prefix):
                 return
-            keys = sorted(self._rows.read(view, index.files[position]))
-            for key in select_names(keys, _PREFIX + prefix, None if after is None else _PREFIX + after):
-                yield key.removeprefix(_PREFIX)
+            keys = self._rows.read_stored(view, index.files[position]).keys_in_order
+            for key in select_names(keys, KEY_PREFIX + prefix, None if after is None else KEY_PREFIX + after):
+                yield key.removeprefix(KEY_PREFIX)
 
     def names_near(self, view: ManifestView, name: str) -> list[str]:
         """Return the names in the bucket of a name, sorted: those with the longest common beginning."""
         index = view.buckets
         if not index.files:
             return sorted(self._of_registry(view))
-        return sorted(self._bucket(view, index.files[index.find(name)]).rows)
+        return self._bucket(view, index.files[index.find(name)]).names
 
     def change(
         self,
@@ -107,7 +106,7 @@ class BranchEntries:
             if entry is None:
                 changed[position] = bucket.without_row(name)
             else:
-                if name not in bucket.rows:
+                if KEY_PREFIX + name not in bucket.rows:
                     last_added[position] = name
                 changed[position] = bucket.with_row(name, encode_body(entry.to_body()))
         joined = self._join_small(view, changed)
@@ -135,13 +134,13 @@ class BranchEntries:
             # An empty bucket always joins, because a file has at least one row.
             if bucket.rows and len(other.rows) + len(bucket.rows) > MAX_ENTRIES // 2:
                 continue
-            rows = dict(sorted({**other.rows, **bucket.rows}.items()))
-            changed[neighbour] = Bucket(min(bucket.lower, other.lower), rows)
+            first, second = sorted((other, bucket), key=lambda item: item.lower)
+            changed[neighbour] = Bucket(first.lower, first.rows.followed_by(second.rows))
             joined.add(position)
         return joined
 
     def _bucket(self, view: ManifestView, file: ManifestFile) -> Bucket:
-        return parse_bucket(file, self._rows.read(view, file))
+        return Bucket(file.lower_bound, self._rows.read_stored(view, file))
 
     def _of_registry(self, view: ManifestView) -> Mapping[str, BranchEntry]:
         return self._registry(view).legacy_branches or {}
@@ -165,17 +164,12 @@ def select_names(names: Sequence[str], prefix: str, after: str | None) -> Iterat
 
 def parse_bucket(file: ManifestFile, rows: Mapping[str, str]) -> Bucket:
     """Return the bucket that a file holds, given its rows by key."""
-    return Bucket(file.lower_bound, {key.removeprefix(_PREFIX): text for key, text in rows.items()})
-
-
-def bucket_rows(bucket: Bucket) -> dict[str, str]:
-    """Return the rows of a bucket by their keys."""
-    return {_PREFIX + name: text for name, text in bucket.rows.items()}
+    return Bucket(file.lower_bound, StoredRows.encode(rows.items()))
 
 
 def first_buckets(entries: Iterable[tuple[str, BranchEntry]]) -> list[Bucket]:
     """Return the buckets of a graph that has none yet."""
-    buckets = [Bucket("", {})]
+    buckets = [Bucket("")]
     for name, entry in sorted(entries):
         buckets[-1:] = buckets[-1].with_row(name, encode_body(entry.to_body())).split(name)
     return buckets

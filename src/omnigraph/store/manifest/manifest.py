@@ -43,7 +43,9 @@ from omnigraph.store.manifest.manifest_files import (
     UNFINISHED,
     LogKind,
     ManifestFile,
+    Rows,
     balance,
+    full_levels,
     log_name,
     parse_file,
 )
@@ -62,7 +64,7 @@ from omnigraph.store.manifest.records import (
 )
 from omnigraph.store.manifest.row_files import RowFiles, SupersededFile, file_path
 from omnigraph.store.manifest.version_digests import record_version_digest, trim_version_digests
-from omnigraph.store.manifest.version_probe import VersionProbe
+from omnigraph.store.manifest.version_probe import VersionProbe, find_recorded_version
 from omnigraph.store.manifest.version_trim import KEEP_ALWAYS, TRIM_EVERY, UNCOMMITTED, StoredVersions
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import attribute_requests_to, propagate_context
@@ -119,7 +121,10 @@ class Manifest:
     def open(cls, root: LanceRoot) -> Manifest:
         """Open the manifest of a graph; `NotAGraph` if there is none."""
         try:
-            dataset = root.open(PATH)
+            version = find_recorded_version(root.local)
+            dataset = root.open(PATH, version)
+            if version is not None:
+                require_version(dataset, version)
             with translate_lance_errors(f"open {PATH}"):
                 manifest = cls(root, dataset)
         except NotFound as error:
@@ -158,7 +163,7 @@ class Manifest:
     @property
     def needs_log_compaction(self) -> bool:
         """Whether a level of the log has enough files to be compacted."""
-        return any(True for kind in LOG_KINDS for _ in _full_levels(self._view.of_kind(kind)))
+        return any(True for kind in LOG_KINDS for _ in full_levels(self._view.of_kind(kind), LOG_COMPACT_AT))
 
     @property
     def view(self) -> ManifestView:
@@ -289,7 +294,7 @@ class Manifest:
             self._swap(self._view, remove=(), change=ManifestChange(digests=[record]))
         return sum(len(items) for items in new.values())
 
-    def rows(self, view: ManifestView, file: ManifestFile) -> dict[str, str]:
+    def rows(self, view: ManifestView, file: ManifestFile) -> Rows:
         """Return the rows of one file as texts by key; `StorageError` if they cannot be read."""
         return self._rows.read(view, file)
 
@@ -389,6 +394,7 @@ class Manifest:
             else LanceOperation.Append(fragments)
         )
         result = self._commit(view, operation)
+        self._rows.forget(removed)
         if boot_clock() - started < UNCOMMITTED.total_seconds() / 2:
             return result
         return self._check_after_pause(result, written, change)
@@ -465,7 +471,7 @@ class Manifest:
         """
         view = self._view
         for kind in LOG_KINDS:
-            for files in _full_levels(view.of_kind(kind)):
+            for files in full_levels(view.of_kind(kind), LOG_COMPACT_AT):
                 try:
                     self._compact(view, kind, files)
                 except SwapLost:
@@ -483,6 +489,7 @@ class Manifest:
         self.root.sync(PATH, data_files([new]))
         old = [get_fragment(view.dataset, file.fragment).metadata for file in files]
         self._commit(view, LanceOperation.Rewrite([LanceOperation.RewriteGroup(old, [new])], []))
+        self._rows.forget(files)
 
     def take_trim(self) -> bool:
         """Return whether this handle made the commit after which old versions are removed; True only once."""
@@ -584,14 +591,3 @@ class Manifest:
             if view.version >= self._view.version:
                 self._view = view
             return view
-
-
-def _full_levels(files: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:
-    if len(files) < LOG_COMPACT_AT:
-        return
-    levels: dict[int, list[ManifestFile]] = {}
-    for file in files:
-        levels.setdefault(file.level, []).append(file)
-    for level in sorted(levels):
-        if len(levels[level]) >= LOG_COMPACT_AT:
-            yield sorted(levels[level], key=lambda item: item.parts[1])

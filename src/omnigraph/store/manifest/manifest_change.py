@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from omnigraph.store.manifest.branch_buckets import Bucket
-from omnigraph.store.manifest.branch_entries import bucket_rows
 from omnigraph.store.manifest.manifest_files import (
     LogKind,
+    Rows,
     bucket_name,
     head_name,
     log_name,
@@ -43,14 +43,14 @@ class ManifestChange:
     reclaimed: Mapping[str, str] = field(default_factory=dict)
 
 
-def new_files(change: ManifestChange) -> Iterator[tuple[str, dict[str, str]]]:
+def new_files(change: ManifestChange) -> Iterator[tuple[str, Rows]]:
     """Yield the name and the rows of each file of a change."""
     if change.registry is not None:
         yield registry_name(), {"registry": encode_body(change.registry.to_body())}
     for head in change.heads:
         yield head_name(head.incarnation), {f"head:{head.branch}": encode_body(head.to_body())}
     for bucket in change.buckets:
-        yield bucket_name(bucket.lower), bucket_rows(bucket)
+        yield bucket_name(bucket.lower), bucket.rows
     if change.reclaimed:
         yield reclaimed_name(), dict(change.reclaimed)
     for id_, payload in change.schemas.items():

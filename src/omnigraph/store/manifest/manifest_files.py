@@ -8,7 +8,7 @@ covers, without reading any of them. The cost of opening a graph does not depend
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
@@ -30,7 +30,7 @@ RECLAIMED = "reclaimed"
 LogKind: TypeAlias = Literal["commit", "recovery", "digests"]
 LOG_KINDS: tuple[LogKind, ...] = ("commit", "recovery", "digests")
 # The rows of a file as texts by key.
-Rows: TypeAlias = dict[str, str]
+Rows: TypeAlias = Mapping[str, str]
 
 
 def new_id() -> str:
@@ -127,6 +127,18 @@ def name_with_digest(name: str, digest: str) -> str:
     return f"{name.removesuffix(SUFFIX)}-{_DIGEST}{digest}{SUFFIX}"
 
 
+def full_levels(files: Sequence[ManifestFile], count: int) -> Iterator[list[ManifestFile]]:
+    """Yield the log files of each level that has at least `count` files, oldest first."""
+    if len(files) < count:
+        return
+    levels: dict[int, list[ManifestFile]] = {}
+    for file in files:
+        levels.setdefault(file.level, []).append(file)
+    for level in sorted(levels):
+        if len(levels[level]) >= count:
+            yield sorted(levels[level], key=lambda item: item.parts[1])
+
+
 def unfinished_name() -> str:
     """Return a name for the file that marks an unfinished initialization."""
     return f"{UNFINISHED}-{new_id()}{SUFFIX}"
@@ -148,7 +160,16 @@ def bucket_name(lower: str) -> str:
     >>> bucket_name("ab").startswith("branches-x6162-")
     True
     """
-    return f"{BUCKETS}-x{lower.encode().hex()}-{new_id()}{SUFFIX}"
+    return f"{BUCKETS}-{bound_part(lower)}-{new_id()}{SUFFIX}"
+
+
+def bound_part(bound: str) -> str:
+    """Return the part of a file name that states a bound. The parts have the order of the bounds.
+
+    >>> bound_part("ab") < bound_part("abc") < bound_part("b")
+    True
+    """
+    return f"x{bound.encode('utf-8', 'surrogatepass').hex()}"
 
 
 def reclaimed_name() -> str:

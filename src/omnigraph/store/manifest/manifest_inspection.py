@@ -269,7 +269,7 @@ class ManifestInspection:
             entries = self._records(file, BranchEntry.from_body)
             if entries:
                 bucket = parse_bucket(file, self.manifest.rows(self.view, file))
-                branches |= dict(zip(bucket.rows, entries, strict=True))
+                branches |= dict(zip(bucket.names, entries, strict=True))
         return branches
 
     @property

@@ -248,16 +248,17 @@ def rebuild_buckets(root: LanceRoot, objects: ObjectStore, inspection: ManifestI
         for head in inspection.heads.values():
             if index.find(head.branch) == position:
                 entries.setdefault(head.branch, BranchEntry(head.incarnation, head.commit.created_at))
-        rows = {}
+        bucket = Bucket(file.lower_bound)
         for name, entry in sorted(entries.items()):
             if index.find(name) != position:
                 continue
             is_moving = view.head_file(entry.incarnation) is not None
             commit = newest.get(entry.incarnation, entry.commit)
             if is_moving or commit is not None:
-                rows[name] = encode_body(replace(entry, commit=None if is_moving else commit).to_body())
-        names += rows
-        buckets.append(Bucket(file.lower_bound, rows))
+                entry = replace(entry, commit=None if is_moving else commit)
+                bucket = bucket.with_row(name, encode_body(entry.to_body()))
+        names += bucket.names
+        buckets.append(bucket)
     manifest.replace_files(view, damaged, ManifestChange(buckets=buckets))
     return names
 
@@ -283,7 +284,8 @@ def _older_entries(
             try:
                 older = parse_file(0, name, 0)
                 bucket = parse_bucket(older, _read_rows(root, older))
-                yield {key: BranchEntry.from_body(json.loads(text)) for key, text in bucket.rows.items()}
+                texts = zip(bucket.names, bucket.rows.values(), strict=True)
+                yield {key: BranchEntry.from_body(json.loads(text)) for key, text in texts}
             except (OmnigraphError, OSError, ValueError, KeyError, TypeError):
                 continue
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -17,7 +17,7 @@ from omnigraph.store.lance.lance_files import FILE_FORMAT, file_name, get_fragme
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest_errors import MANIFEST, reading_file
 from omnigraph.store.manifest.manifest_files import BUCKETS, ManifestFile, Rows
-from omnigraph.store.manifest.manifest_rows import decode_row, encode_row, parse_row
+from omnigraph.store.manifest.manifest_rows import StoredRows, decode_row, encode_row, parse_row
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.manifest_writer import write_named_file
 from omnigraph.store.manifest.records import Body
@@ -82,11 +82,26 @@ class RowFiles:
             # A scan is prepared in the time in which a small file is read.
             is_small = file.rows <= _MAX_ROWS_TO_TAKE
             table = fragment.take(range(file.rows)) if is_small else fragment.to_table()
-            stored = zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True)
+            keys, stored = table["key"].to_pylist(), table["body"].to_pylist()
             path = file_path(file)
-            rows = {key: decode_row(path, key, body) for key, body in stored}
+            if file.kind == BUCKETS:
+                rows = StoredRows.check(path, keys, stored)
+            else:
+                rows = {key: decode_row(path, key, body) for key, body in zip(keys, stored, strict=True)}
         self._cache(file.name, rows)
         return rows
+
+    def read_stored(self, view: ManifestView, file: ManifestFile) -> StoredRows:
+        """Return the rows of a bucket of branches. Raises the errors of `read`."""
+        rows = self.read(view, file)
+        assert isinstance(rows, StoredRows)
+        return rows
+
+    def forget(self, files: Iterable[ManifestFile]) -> None:
+        """Remove the rows of replaced files from the cache. Few views still refer to them."""
+        with self._lock:
+            for file in files:
+                self._files.pop(file.name, None)
 
     def read_record(self, view: ManifestView, file: ManifestFile, parse: Callable[[Body], T]) -> T:
         """Return the record of a file that must hold exactly one. Records are immutable and shared."""
@@ -133,8 +148,12 @@ class RowFiles:
 
     def write(self, name: str, rows: Rows) -> FragmentMetadata:
         """Write a file. The caller must sync it before a commit names it."""
-        bodies = [encode_row(key, text) for key, text in rows.items()]
         is_bucket = name.startswith(f"{BUCKETS}-")
+        bodies: Sequence[str]
+        if isinstance(rows, StoredRows):
+            bodies = rows.stored
+        else:
+            bodies = [encode_row(key, text) for key, text in rows.items()]
         compressed = not is_bucket and len(rows) >= COMPRESSED_ROWS
         schema = _UNCOMPRESSED if is_bucket else _COMPRESSED_SCHEMA if compressed else ROW_SCHEMA
         table = pa.table({"key": list(rows), "body": bodies}, schema=schema)

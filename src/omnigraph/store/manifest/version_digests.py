@@ -9,6 +9,7 @@ store there is no log, because it would be one more request for each commit.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,8 @@ LOG: Final = "__manifest/_digests/versions.log"
 _CHECK_LENGTH = 8
 # The log is trimmed from this size on, which is the size of some ten thousand lines.
 _TRIM_AT = 1 << 20
+# The last lines of the log are within this number of bytes.
+_LAST_LINES_BYTES = 256
 
 
 def record_version_digest(folder: Path, version: int) -> None:
@@ -44,14 +47,33 @@ def record_version_digest(folder: Path, version: int) -> None:
             os.close(descriptor)
 
 
+def last_recorded_version(folder: Path) -> int | None:
+    """Return the version of the last complete line of the log; None if there is none.
+
+    A later version may exist: its line is missing if its writer died before it appended the line.
+    """
+    try:
+        with (folder / "_digests" / "versions.log").open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_LINES_BYTES))
+            lines = log.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    digests = _parse_lines(lines)
+    return max(digests, default=None)
+
+
 def read_version_digests(objects: ObjectStore) -> dict[int, FileDigest]:
     """Return the recorded digests by version. Lines that are incomplete or altered are ignored."""
     try:
         data = objects.get(LOG).data
     except NotFound:
         return {}
+    return _parse_lines(data.decode("utf-8", "replace").splitlines())
+
+
+def _parse_lines(lines: Iterable[str]) -> dict[int, FileDigest]:
     digests: dict[int, FileDigest] = {}
-    for line in data.decode("utf-8", "replace").splitlines():
+    for line in lines:
         with suppress(ValueError):
             text, _, check = line.rpartition(" ")
             version, size, digest = text.split(" ")

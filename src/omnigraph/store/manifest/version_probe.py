@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from omnigraph.store.lance.lance_files import version_file
+from omnigraph.store.manifest.version_digests import last_recorded_version
 
 _MOUNTS = Path("/proc/self/mountinfo")
 # File systems that only the kernel of this machine changes. A network file system may cache for seconds that a file
@@ -56,6 +57,19 @@ class VersionProbe:
 
     def _exists(self, version: int) -> bool:
         return os.path.exists(f"{self.folder}/{version_file(version)}")  # noqa: PTH110 - every read does it
+
+
+def find_recorded_version(local: Path | None) -> int | None:
+    """Return the newest version of `__manifest` of a graph, given its directory; None if it must be listed.
+
+    The search begins at the last version in the log of digests.
+    """
+    if local is None:
+        return None
+    folder = local / "__manifest"
+    known = last_recorded_version(folder)
+    probe = None if known is None else VersionProbe.of(folder)
+    return None if known is None or probe is None else probe.find_newest(known)
 
 
 @lru_cache(maxsize=64)
