@@ -6,6 +6,7 @@ case the graph is consistent afterwards, and the next write succeeds.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,11 @@ from typing import Final
 import pytest
 
 from omnigraph.errors import OmnigraphError, OutcomeUnknown, StorageError
+from omnigraph.graph.publish import PublishReceipt
 from omnigraph.graph.repository import Repository
 from tests.faults.conftest import wanted_cuts
 from tests.support.crash import spread
+from tests.support.groups import GroupWrite, receipts, write_group
 from tests.support.s3 import Bucket
 from tests.support.s3_fixtures import s3, s3_server
 from tests.support.s3_graphs import upload_graph
@@ -26,11 +29,14 @@ from tests.support.workload import (
     EVERY_KIND,
     KINDS,
     MERGE_KINDS,
+    PERSON,
     Setting,
     State,
     after_all,
+    change,
     check_invariants,
     look,
+    pairs,
 )
 
 __all__ = ["s3", "s3_server"]
@@ -38,7 +44,10 @@ __all__ = ["s3", "s3_server"]
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_600)]
 
 WAYS: Final[tuple[How | int, ...]] = (503, 403, "reset", "drop", "applied_500", "hang", "late")
-EVERY: Final = [name for name in KINDS | MERGE_KINDS if name not in ("heal", "fold-and-trim-the-log")]
+# The writes of a group can end differently: they have a test of their own.
+EVERY: Final = [
+    name for name in KINDS | MERGE_KINDS if name not in ("heal", "fold-and-trim-the-log", "group")
+]
 # One kind for each way to write: rows, deletions, all rows anew, a spilled load, a branch, the log, a merge.
 SAMPLE: Final = ["append", "delete", "overwrite", "bulk", "create-branch", "fold-the-log", "merge-and-delete"]
 
@@ -139,5 +148,46 @@ def test_a_write_of_which_one_request_fails_is_wholly_there_or_not_at_all(
             _check(outcome, uri, s3, before, expected)
         except AssertionError as error:
             raise AssertionError(f"request {nth} of {requests} of {kind}, {how}: {error}\n{log}") from error
+    record_property("faults", len(chosen))
+    assert struck, "no fault struck"
+
+
+def test_group_with_one_failed_request_reports_the_outcome_of_each_write(
+    s3: Bucket,
+    settings: Callable[[Setting], Path],
+    every_cut: bool,
+    record_property: Callable[[str, object], None],
+) -> None:
+    template = settings("small")
+    numbers = (111, 112, 113)
+    writes = [GroupWrite(change(insert=pairs(number))) for number in numbers]
+    calm = Repository.open(upload_graph(template, s3, "calm"), options=s3.options)
+    with contextlib.closing(calm) as graph, s3.seam.recording() as log:
+        assert len(receipts(write_group(graph, writes))) == len(numbers)
+    requests = len(log.requests)
+    chosen = (
+        [(how, nth) for how in WAYS for nth in range(1, requests + 1)]
+        if every_cut
+        else list(zip(WAYS[:3], spread(requests, 3), strict=True))
+    )
+    struck = 0
+    for how, nth in chosen:
+        uri = upload_graph(template, s3, f"group-{how}-{nth}")
+        with (
+            contextlib.closing(_open(uri, {**s3.options, **one_attempt(how)})) as graph,
+            s3.seam.fail(how, nth=nth) as fault,
+        ):
+            outcomes = write_group(graph, writes)
+        struck += fault.hits > 0
+        commits = [item.commit.id for item in outcomes if isinstance(item, PublishReceipt)]
+        found = check_invariants(uri, s3.options, acknowledged=commits, lease_seconds=0)
+        _, tables = found.state.branches["main"]
+        for number, outcome in zip(numbers, outcomes, strict=True):
+            place = f"write {number}, request {nth} of {requests}, {how}: {outcome}\n{log}"
+            is_visible = pairs(number).keys() <= tables[PERSON].keys()
+            assert isinstance(outcome, PublishReceipt | OmnigraphError), place
+            assert isinstance(outcome, OutcomeUnknown) or is_visible == isinstance(outcome, PublishReceipt), (
+                place
+            )
     record_property("faults", len(chosen))
     assert struck, "no fault struck"

@@ -47,6 +47,9 @@ def write_group(
             return graph.write(branch, item.request, item.prepare).receipt
         except Exception as error:  # noqa: BLE001 - the caller looks at it
             return error
+        finally:
+            # A storage fault can end the first write before its preparation.
+            entered.set()
 
     with ThreadPoolExecutor(1 + len(others)) as threads:
         running = [threads.submit(run, GroupWrite(held, first.request))]
@@ -54,16 +57,18 @@ def write_group(
         try:
             for item in others:
                 running.append(threads.submit(run, item))
-                wait_until(partial(_are_waiting, graph, branch, running[1:]), "the queue")
+                wait_until(partial(_have_arrived, graph, branch, running), "the queue")
         finally:
             released.set()
         outcomes = [item.result(HANG) for item in running]
         return outcomes[1:] if behind_another else outcomes
 
 
-def _are_waiting(graph: Repository, branch: str, writes: Sequence[Future[Any]]) -> bool:
-    """Whether all writes wait, except those that were refused before."""
-    return graph.write_queue.waiting(branch) + sum(item.done() for item in writes) == len(writes)
+def _have_arrived(graph: Repository, branch: str, running: Sequence[Future[Any]]) -> bool:
+    """Whether all writes behind the first wait, except those that were refused, or none has to wait any more."""
+    first, *others = running
+    ended = sum(item.done() for item in others)
+    return first.done() or graph.write_queue.waiting(branch) + ended == len(others)
 
 
 def receipts(outcomes: Sequence[PublishReceipt | Exception | None]) -> list[PublishReceipt]:
