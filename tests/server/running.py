@@ -20,7 +20,7 @@ from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
 from omnigraph.api.hosting.stored_queries import QuerySources
 from omnigraph.policy.bundle import PolicyBundle, read_bundle
 from omnigraph.protocol.error_output import ErrorOutput
-from omnigraph.server.app import create_app
+from omnigraph.server.app import AppOptions, create_app
 from omnigraph.server.hosted_graphs import HostedGraph, ServerResources, open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
 from omnigraph.server.limits import ServerLimits
@@ -99,9 +99,9 @@ class Running:
 
 
 @contextmanager
-def running(hosted: ServerResources, *, is_local: bool = False) -> Iterator[Running]:
-    """Run a server while the context is open."""
-    app = create_app(hosted, is_local=is_local)
+def running(hosted: ServerResources, **options: Any) -> Iterator[Running]:
+    """Run a server while the context is open. `options` are members of `AppOptions`."""
+    app = create_app(hosted, AppOptions(**options))
     with running_app(app) as url:
         yield Running(url, hosted, app)
 

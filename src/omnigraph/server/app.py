@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -25,6 +26,8 @@ from omnigraph.protocol.codec import EXACT, encode_error
 from omnigraph.server.hosted_graphs import ServerResources
 from omnigraph.server.http.admission import Admission
 from omnigraph.server.http.capacity import RETRY_SOON_SECONDS, Capacity
+from omnigraph.server.http.compression import CompressionMiddleware
+from omnigraph.server.http.cors import CorsMiddleware
 from omnigraph.server.http.error_responses import CODES, redact, render_error, render_http_error
 from omnigraph.server.http.middleware import RequestMiddleware
 from omnigraph.server.http.request_context import accepts
@@ -73,11 +76,21 @@ _UNAUTHENTICATED_PATHS = frozenset({"/healthz", "/readyz"})
 _REPORTED_PROBLEMS = 3
 
 
-def create_app(resources: ServerResources, *, is_local: bool = False) -> FastAPI:
-    """Return an application that serves open graphs. The caller closes the graphs.
+@dataclass(frozen=True, slots=True)
+class AppOptions:
+    """Options of an application, the same in all processes of a server.
 
-    If `is_local` is true, only local requests are accepted; see `check_local`.
+    If `is_local` is true, only local requests are accepted; see `check_local`. Web pages of `cors_origins` may read
+    responses.
     """
+
+    is_local: bool = False
+    cors_origins: frozenset[str] = frozenset()
+
+
+def create_app(resources: ServerResources, options: AppOptions | None = None) -> FastAPI:
+    """Return an application that serves open graphs. The caller closes the graphs."""
+    options = options or AppOptions()
     metrics = Metrics({"served": len(resources.graphs), "quarantined": len(resources.quarantined)})
     app = FastAPI(
         title="OmniGraph",
@@ -90,7 +103,7 @@ def create_app(resources: ServerResources, *, is_local: bool = False) -> FastAPI
         lifespan=_lifespan,
     )
     app.state.resources = resources
-    app.state.is_local = is_local
+    app.state.is_local = options.is_local
     app.state.metrics = metrics
     # The other processes of the server.
     app.state.peers = None
@@ -108,7 +121,11 @@ def create_app(resources: ServerResources, *, is_local: bool = False) -> FastAPI
     app.add_exception_handler(OmnigraphError, _handle_error)
     app.add_exception_handler(HTTPException, _handle_http_error)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_middleware(CompressionMiddleware)
     app.add_middleware(RequestMiddleware, metrics=metrics, capacity=app.state.capacity)
+    if options.cors_origins:
+        # The outermost, so that scripts can read the errors of the others.
+        app.add_middleware(CorsMiddleware, origins=options.cors_origins)
     _set_openapi(app, secured=bool(resources.tokens))
     return app
 

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 from omnigraph.api.hosting.graph_sources import Hosting
 from omnigraph.api.hosting.hosting_config import read_hosting
 from omnigraph.errors import InvalidInput
-from omnigraph.server.app import create_app
+from omnigraph.server.app import AppOptions, create_app
 from omnigraph.server.graceful_shutdown import GracefulServer
 from omnigraph.server.hosted_graphs import ServerResources, open_graphs
 from omnigraph.server.http.authentication import TokenRegistry, read_tokens
+from omnigraph.server.http.cors import VARIABLE as CORS_VARIABLE
+from omnigraph.server.http.cors import parse_origins
 from omnigraph.server.http.origins import is_loopback
 from omnigraph.server.interpreter import tune_interpreter
 from omnigraph.server.limits import ServerLimits, read_limits
@@ -53,6 +55,7 @@ class ServeOptions:
     tls_certificate: str | None = None
     tls_key: str | None = None
     workers: int = 0
+    cors_origins: tuple[str, ...] = ()
 
 
 def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, str]) -> None:
@@ -99,8 +102,10 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
         )
 
     is_local = not tokens and not options.force
+    listed = options.cors_origins or environment.get(CORS_VARIABLE, "").split(",")
+    app_options = AppOptions(is_local, parse_origins(listed, is_local=is_local))
     if workers > 1:
-        serving = ProcessServing(read, open_, lambda: read_tokens(environment), read_tls, limits, is_local)
+        serving = ProcessServing(read, open_, lambda: read_tokens(environment), read_tls, limits, app_options)
         graph_ids, workers = count_processes(serving, workers)
         if workers > 1:
             log_to_stderr()
@@ -117,7 +122,7 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
         for id_, reason in resources.quarantined.items():
             LOGGER.error("graph quarantined", extra={"fields": {"graph_id": id_, "reason": reason}})
         try:
-            app = create_app(resources, is_local=is_local)
+            app = create_app(resources, app_options)
             app.state.tls = tls
             app.state.reloader = Reloader(
                 resources, lambda: read_hosting(config, storage), lambda: read_tokens(environment), tls

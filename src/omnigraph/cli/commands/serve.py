@@ -69,6 +69,14 @@ def serve(
             help="Processes that answer reads. With more than one, writers are processes of their own.",
         ),
     ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cors-origin",
+            metavar="ORIGIN",
+            help="Origin of a web application that may use the server, for example https://app.org. Repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Serve graphs over HTTP until the process is stopped.
 
@@ -96,6 +104,7 @@ def serve(
         tls_certificate=tls_cert,
         tls_key=tls_key,
         workers=workers or 0,
+        cors_origins=tuple(cors_origin or ()),
     )
     run(config or str(chosen.cluster), options, os.environ)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omnigraph.api.hosting.graph_sources import Hosting
 from omnigraph.read.reader import default_budget
-from omnigraph.server.app import create_app
+from omnigraph.server.app import AppOptions, create_app
 from omnigraph.server.graceful_shutdown import print_address
 from omnigraph.server.hosted_graphs import ServerResources
 from omnigraph.server.http.authentication import TokenRegistry
@@ -52,7 +52,7 @@ class ProcessServing:
     read_tokens: Callable[[], TokenRegistry]
     read_tls: Callable[[], TlsCertificates | None]
     limits: ServerLimits
-    is_local: bool
+    app_options: AppOptions
 
 
 def count_processes(serving: ProcessServing, workers: int) -> tuple[Sequence[str], int]:
@@ -138,7 +138,7 @@ def _run_process(
     with private_temporary_folder():
         resources = serving.open_graphs(read_hosting(), divide_limits(serving.limits, slots, slot), slot.kind)
         try:
-            app = create_app(resources, is_local=serving.is_local)
+            app = create_app(resources, serving.app_options)
             app.state.capacity.share(usage)
             app.state.admission.share(usage)
             app.state.peers = Peers(slots, slot)
