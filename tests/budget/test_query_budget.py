@@ -71,7 +71,7 @@ def test_query_over_its_memory_limit_fails_before_it_takes_the_memory(graph: og.
 
 
 def test_null_vector_of_huge_dimension_is_refused_without_a_limit(graph: og.Graph) -> None:
-    query = "query q($v: Vector(2147483647)?) { match { $a: P } return { $a.name, $v as v } limit 1 }"
+    query = "query q($v: Vector(40000000)?) { match { $a: P } return { $a.name, $v as v } limit 1 }"
     assert exceeded(graph, query, {"v": None}) == "query_bytes"
 
 

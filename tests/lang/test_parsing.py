@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.budget.deadline import time_limit
+from omnigraph.errors import ResourceLimit
 from omnigraph.lang.diagnostics import Diagnostics, diagnose
+from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.literal_syntax import quote, shorten, to_float, to_integer, unescape
 from omnigraph.lang.parsing import MAX_NESTING, check_nesting
 from omnigraph.lang.scanner import scan_comments
@@ -111,3 +114,8 @@ def test_a_mark_in_a_very_long_line_shows_the_part_around_it() -> None:
 
 def test_a_mark_shows_nothing_that_a_terminal_would_act_upon() -> None:
     assert "\x1b" not in diagnose(Source("\x1b[31m"), Span(0, 1), "parse", "x").marked
+
+
+def test_parse_after_the_deadline_is_given_up() -> None:
+    with time_limit(0), pytest.raises(ResourceLimit):
+        parse_queries(Source("query q() { match { $p: P } return { $p.name } }"))

@@ -8,6 +8,8 @@ from functools import partial
 
 import pytest
 
+from omnigraph.budget.deadline import time_limit
+from omnigraph.errors import ResourceLimit
 from omnigraph.lang import ir
 from omnigraph.lang.gq.check import check_query
 from omnigraph.lang.gq.query_parser import parse_queries
@@ -217,3 +219,34 @@ def test_a_plan_without_one_of_the_conditions_is_no_plan() -> None:
     for block in (ir.AntiJoin, partial(ir.OptionalMatch, introduces=())):
         with pytest.raises(AssertionError, match="the plan leaves out"):
             plan_read(replace(query, pattern=(*query.pattern, block((looks_at_nobody,)))), TableSizes())
+
+
+@dataclass(frozen=True)
+class CountedSizes(TableSizes):
+    """Counts the questions of the planner."""
+
+    asked: list[str] = field(default_factory=list)
+
+    def edges(self, edge_type: str) -> int:
+        self.asked.append(edge_type)
+        return super().edges(edge_type)
+
+
+@pytest.mark.parametrize("text", ["$v{} knows $v{}", "$v0 knows $v{1}"], ids=["chain", "star"])
+def test_plan_of_many_traversals_estimates_each_a_few_times(text: str) -> None:
+    count = 300
+    steps = " ".join(text.format(number, number + 1) for number in range(count))
+    source = Source(f"query q() {{ match {{ $v0: Person {steps} }} return {{ $v0.name }} }}", "query")
+    query = check_query(parse_queries(source).queries[0], SCHEMA, source)
+    assert isinstance(query, ir.ReadQuery)
+    sizes = CountedSizes()
+    plan = plan_read(query, sizes)
+    assert len(plan.steps) == count + 1
+    # Once for each end that is bound, for each start that is tried.
+    assert len(sizes.asked) <= 4 * count
+
+
+def test_plan_after_the_deadline_is_given_up() -> None:
+    query = plan_of("match { $p: Person } return { $p.name }").query
+    with time_limit(0), pytest.raises(ResourceLimit):
+        plan_read(query, TableSizes())

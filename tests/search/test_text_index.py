@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.budget.deadline import time_limit
 from omnigraph.errors import InvalidInput, ResourceLimit
 from omnigraph.search import text_index as text_module
-from omnigraph.search.text_index import TextIndex, query_terms, tokenize
+from omnigraph.search.text_index import MAX_FUZZY_WORD, TextIndex, query_terms, tokenize
 
 # Few letters, so that texts share words and near words; and everything that is treated in a way of its own.
 LETTERS = "aabbcABC1 ,-_'ée\u0301ßΣς½™ﬁＡ手机壳テ\u3099ก\u0e35서울\ufe0f\u0338\u200c\u0345"
@@ -362,3 +363,28 @@ def test_extend_beyond_the_ordinal_range_is_refused(monkeypatch: pytest.MonkeyPa
     index = TextIndex.build(strings(["a", "b"])).extended(strings(["c"]))
     with pytest.raises(ResourceLimit, match="at most 3 rows, got 4"):
         index.extended(strings(["d"]))
+
+
+def test_fuzzy_word_that_is_too_long_is_refused() -> None:
+    index = TextIndex.build(pa.array(["x" * MAX_FUZZY_WORD]))
+    assert index.matches_fuzzy("x" * MAX_FUZZY_WORD, 1).tolist() == [True]
+    with pytest.raises(ResourceLimit) as caught:
+        index.matches_fuzzy("x" * (MAX_FUZZY_WORD + 1), 1)
+    assert caught.value.details["resource"] == "fuzzy_word_characters"
+    assert index.matches_fuzzy("x" * (MAX_FUZZY_WORD + 1), 0).tolist() == [False]
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        lambda index: index.matches_fuzzy("fox", 1),
+        lambda index: index.bm25("fox"),
+        lambda index: index.extended(pa.array(["fox"])),
+    ],
+    ids=["fuzzy", "bm25", "analysis"],
+)
+def test_search_after_the_deadline_is_given_up(search: Callable[[TextIndex], object]) -> None:
+    index = TextIndex.build(pa.array(["fox"]))
+    with time_limit(0), pytest.raises(ResourceLimit) as caught:
+        search(index)
+    assert caught.value.details["resource"] == "read_seconds"

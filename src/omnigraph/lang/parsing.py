@@ -12,6 +12,7 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 from lark.tree import Meta
 
+from omnigraph.budget.deadline import check_deadline
 from omnigraph.lang.diagnostics import MAX_DIAGNOSTICS, Diagnostic, diagnose
 from omnigraph.lang.literal_syntax import shorten
 from omnigraph.lang.scanner import blank_out, scan, starts_line
@@ -19,6 +20,7 @@ from omnigraph.lang.source import NOWHERE, Source, Span
 from omnigraph.lang.suggestions import nearest_name
 
 MAX_NESTING = 64
+_TOKENS_PER_CHECK = 256
 
 ParseTree: TypeAlias = "Tree[Token]"
 # Hints by the unexpected text and by a terminal that the parser would have accepted there.
@@ -112,9 +114,19 @@ def parse_with_recovery(
 
 
 def _try_parse(parser: Lark, text: str) -> tuple[ParseTree | None, UnexpectedInput | None]:
+    """Return the tree of a text or its first error. Raises `ResourceLimit` after the deadline of the work."""
+    interactive = parser.parse_interactive(text)
+    token: Token | None = None
     try:
-        return parser.parse(text), None
+        for number, found in enumerate(interactive.iter_parse()):
+            token = found
+            if number % _TOKENS_PER_CHECK == 0:
+                check_deadline()
+        tree: ParseTree = interactive.feed_eof(token)  # type: ignore[no-untyped-call]
+        return tree, None
     except UnexpectedInput as error:
+        # The parser state, from which messages list what was expected.
+        error.interactive_parser = interactive
         return None, error
 
 

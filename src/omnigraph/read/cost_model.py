@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Protocol
 
 from omnigraph.lang import ir
@@ -48,7 +48,7 @@ def scan_rows(type_name: str, where: Sequence[ir.Predicate], statistics: Statist
 
 def fan_out(
     expand: ir.Expand,
-    bound: frozenset[str],
+    bound: Set[str],
     types: Mapping[str, str],
     where: Mapping[str, tuple[ir.Predicate, ...]],
     statistics: Statistics,

@@ -34,6 +34,9 @@ _DUPLICATES: dict[Duplicates, str] = {
 }
 _MODES: dict[ExpandMode, str] = {"csr": "CSR adjacency", "index": "index lookup"}
 
+# The estimate of a product of many tables may be infinite.
+_MAX_ESTIMATE = 1e18
+
 
 def explain_plan(session: ReadSession, plan: ReadPlan) -> str:
     """Return one line per step, indented by nesting, in execution order."""
@@ -48,7 +51,7 @@ def explain_plan(session: ReadSession, plan: ReadPlan) -> str:
 
 def _step_lines(session: ReadSession, steps: Sequence[PlanStep], indent: str) -> Iterator[str]:
     for step in steps:
-        estimate = f"~{_count_rows(max(0, round(step.estimate)))}"
+        estimate = f"~{_count_rows(max(0, round(min(step.estimate, _MAX_ESTIMATE))))}"
         match step:
             case ScanStep():
                 yield f"{indent}scan ${step.variable}: {step.type_name}  ({estimate})"

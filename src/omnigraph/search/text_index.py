@@ -29,6 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.budget.deadline import check_deadline
 from omnigraph.errors import InvalidInput, ResourceLimit
 
 Ordinals: TypeAlias = npt.NDArray[np.int64]
@@ -43,6 +44,8 @@ _SLICE_BYTES = 1 << 26
 # Cells of edit distance tables in memory at a time.
 _TABLE_CELLS = 1 << 20
 _MAX_ROWS = 1 << 32
+MAX_FUZZY_WORD = 1_024
+"""The code points of a word of `fuzzy`, at most. The cost of a comparison is the product of two lengths."""
 
 # --- tokens ----------------------------------------------------------------------------------------------
 
@@ -188,6 +191,7 @@ class TextIndex:
                 f"a text index holds at most {_MAX_ROWS:,} rows, got {rows:,}", details={"rows": rows}
             )
         for texts in _slices(more):
+            check_deadline()
             segments.append(_index(texts))
             while len(segments) > 1 and segments[-2].size < 2 * segments[-1].size:
                 last = segments.pop()
@@ -230,12 +234,20 @@ class TextIndex:
 
         An edit inserts, removes or replaces one code point; a transposition takes two edits. Pairs of characters
         from a run without spaces match only exactly, because a few edits would turn any pair into any other, and
-        one common pair is already enough for a match.
+        one common pair is already enough for a match. Raises `ResourceLimit` for a word of more than
+        `MAX_FUZZY_WORD` characters.
         """
         if max_edits < 0:
             raise InvalidInput(f"`fuzzy` needs a maximum number of edits of at least 0, got {max_edits}")
         terms = query_terms(query)
         words = [term for term in terms if not _UNSPACED.match(term)]
+        longest = max(map(len, words), default=0)
+        if longest > MAX_FUZZY_WORD and max_edits:
+            raise ResourceLimit(
+                f"a word of `fuzzy` has at most {MAX_FUZZY_WORD:,} characters, got {longest:,}",
+                details={"resource": "fuzzy_word_characters", "limit": MAX_FUZZY_WORD, "actual": longest},
+                hint="search for long words with `search`, which needs no edit distance",
+            )
         return self._containing(
             [
                 _ids(segment, terms) + [found for word in words for found in _near(segment, word, max_edits)]
@@ -255,6 +267,7 @@ class TextIndex:
             total = sum(segment.tokens for segment in self._segments)
         scores = np.zeros(self._rows)
         for term in terms:
+            check_deadline()
             parts = [
                 (segment, start, *self._postings(segment, start, found))
                 for segment, start in zip(self._segments, self._starts, strict=True)
@@ -461,6 +474,7 @@ def _near(segment: _Segment, word: str, max_edits: int) -> list[int]:
     """Return the numbers of the segment's terms that are words within `max_edits` edits of the word."""
     lengths = pc.utf8_length(segment.terms).to_numpy().astype(np.int64)
     near: list[int] = []
+    check_deadline()
     for length in np.unique(lengths[np.abs(lengths - len(word)) <= max_edits]).tolist():
         numbers = np.flatnonzero(lengths == length)
         step = max(1, _TABLE_CELLS // (length + 1))
@@ -487,6 +501,7 @@ def _within(codes: npt.NDArray[np.uint32], word: str, max_edits: int) -> Mask:
     above[: max_edits + 1] = np.arange(min(length, max_edits) + 1)[:, None]
     here = np.full_like(above, too_far)
     for done, char in enumerate(word, start=1):
+        check_deadline()
         low, high = max(done - max_edits, 1), min(done + max_edits, length)
         # The left edge of the table, or a cell outside the band, which is too far in any case.
         here[low - 1] = done

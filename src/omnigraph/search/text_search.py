@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.budget.deadline import check_deadline
 from omnigraph.engine.memory.cached_table import CachedTable, Ordinals
 from omnigraph.engine.memory.memory_cache import Sized
 from omnigraph.engine.memory.row_numbers import RowNumbers
@@ -73,6 +74,7 @@ class TextSearch:
         found = np.zeros(len(places), np.bool_)
         known = np.zeros(len(places), np.bool_)
         for code, query in enumerate(encoded.dictionary.to_pylist()):
+            check_deadline()
             rows = np.flatnonzero(codes == code)
             matched = self._match(fn, query, edits, places[rows])
             found[rows] = pc.fill_null(matched, False).to_numpy(zero_copy_only=False)

@@ -19,13 +19,16 @@ from omnigraph.lang import ir
 class Columns:
     """The distinct expressions of the input columns, by position."""
 
-    exprs: list[ir.Expr] = field(default_factory=list)
+    positions: dict[ir.Expr, int] = field(default_factory=dict)
+
+    @property
+    def exprs(self) -> tuple[ir.Expr, ...]:
+        """The expressions in the order of their positions."""
+        return tuple(self.positions)
 
     def of(self, expr: ir.Expr) -> int:
         """Return the position of an expression; add it if it is new."""
-        if expr not in self.exprs:
-            self.exprs.append(expr)
-        return self.exprs.index(expr)
+        return self.positions.setdefault(expr, len(self.positions))
 
 
 def plan_projection(query: ir.ReadQuery) -> tuple[ProjectionPlan, tuple[ir.Expr, ...]]:
