@@ -147,7 +147,7 @@ def test_absolute_form_target_overrides_host_header(guarded: Running, open_serve
     target = "http://elsewhere/graphs/team/branches?x=1"
     found = exchange(guarded.url, head("GET", target, ANN, "Connection: close"))
     assert (found.status, json.loads(found.body)) == (200, {"branches": ["main"]})
-    assert exchange(open_server.url, head("GET", "http://localhost", "Connection: close")).status == 404
+    assert exchange(open_server.url, head("GET", "http://localhost", "Connection: close")).status == 200
     with running(open_server.hosted, is_local=True) as local:
         answers = {
             host: exchange(local.url, head("GET", f"http://{host}/graphs/team", "Connection: close")).status

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -30,11 +31,13 @@ from omnigraph.server.http.compression import CompressionMiddleware
 from omnigraph.server.http.cors import CorsMiddleware
 from omnigraph.server.http.error_responses import CODES, redact, render_error, render_http_error
 from omnigraph.server.http.middleware import RequestMiddleware
+from omnigraph.server.http.rate_limits import RateLimiter
 from omnigraph.server.http.request_context import accepts
-from omnigraph.server.http.routing import add_deprecation_headers
+from omnigraph.server.http.routing import GRAPH_PREFIX, add_deprecation_headers
 from omnigraph.server.http.streaming import SLOTS, StreamPool
 from omnigraph.server.logs import LOGGER
 from omnigraph.server.metrics import Metrics
+from omnigraph.server.metrics_endpoint import Access, serve_metrics
 from omnigraph.server.readiness import Readiness
 from omnigraph.server.routes import (
     blobs,
@@ -47,6 +50,7 @@ from omnigraph.server.routes import (
     load_files,
     loads,
     maintenance,
+    pages,
     reads,
     schemas,
     service,
@@ -56,6 +60,7 @@ from omnigraph.server.routes import (
 from omnigraph.server.running_queries import RunningQueries
 
 _MODULES = (
+    pages,
     service,
     reads,
     blobs,
@@ -81,11 +86,14 @@ class AppOptions:
     """Options of an application, the same in all processes of a server.
 
     If `is_local` is true, only local requests are accepted; see `check_local`. Web pages of `cors_origins` may read
-    responses.
+    responses. `metrics` is who may read `/metrics`, and anyone may read them on `metrics_socket`.
     """
 
     is_local: bool = False
     cors_origins: frozenset[str] = frozenset()
+    metrics: Access = "token"
+    rate_limiter: RateLimiter | None = None
+    metrics_socket: socket.socket | None = None
 
 
 def create_app(resources: ServerResources, options: AppOptions | None = None) -> FastAPI:
@@ -105,6 +113,9 @@ def create_app(resources: ServerResources, options: AppOptions | None = None) ->
     app.state.resources = resources
     app.state.is_local = options.is_local
     app.state.metrics = metrics
+    app.state.metrics_access = options.metrics
+    app.state.metrics_socket = options.metrics_socket
+    app.state.rate_limiter = options.rate_limiter
     # The other processes of the server.
     app.state.peers = None
     app.state.admission = Admission(resources.limits)
@@ -133,7 +144,8 @@ def create_app(resources: ServerResources, options: AppOptions | None = None) ->
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     to_thread.current_default_thread_limiter().total_tokens = app.state.resources.limits.read_threads
-    yield
+    async with serve_metrics(app.state.metrics_socket, lambda: service.render_metrics(app)):
+        yield
     app.state.streams.close()
 
 
@@ -163,7 +175,24 @@ async def _handle_http_error(request: Request, error: Exception) -> Response:
     status, body = render_http_error(error)
     # Starlette lists the methods of one route, but several routes can have the same path.
     headers = {"Allow": ", ".join(_allowed_methods(request))} if status == 405 else error.headers
+    if status == 404 and "route" not in request.scope and (moved := _moved_route(request)):
+        body["error"] = f"'{request.scope['path'][:200]}' has moved to '{moved}'"
+        body["hint"] = "routes of a graph are below /graphs/{graph_id}; GET /graphs lists the graphs"
+    if status >= 500:
+        # For the access log.
+        request.scope["error"] = str(error.detail)
     return add_deprecation_headers(request, JSONResponse(body, status, headers))
+
+
+def _moved_route(request: Request) -> str | None:
+    """Return the route below a graph for a path without the prefix of graphs, as in earlier versions."""
+    path = request.scope["path"]
+    scope = {**request.scope, "path": f"/graphs/graph{path}", "root_path": ""}
+    is_known = any(
+        isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE
+        for route in chain(request.app.routes, *(module.router.routes for module in _MODULES))
+    )
+    return f"{GRAPH_PREFIX}{path[:200]}" if is_known and path != "/" else None
 
 
 def _allowed_methods(request: Request) -> list[str]:

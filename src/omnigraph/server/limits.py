@@ -29,6 +29,7 @@ class ServerLimits:
     """Limits of one server process. Those named `actor_` hold for each actor, the others for all clients together.
 
     - `actor_requests`, `actor_bytes`: concurrent writes of one actor, and the bytes of their bodies
+    - `actor_rate`: requests of one actor per second, 0 for no limit; `actor_burst`: requests that it sends at once
     - `actor_in_flight`: concurrent requests of one actor, from the headers to the response; reads of one actor use
       at most three quarters of the read threads
     - `read_threads`, `write_threads`: concurrent reads and writes; `streams`: concurrent streams
@@ -48,6 +49,8 @@ class ServerLimits:
     """
 
     actor_requests: int = _integer("PER_ACTOR_INFLIGHT_MAX", 16)
+    actor_rate: float = _seconds("PER_ACTOR_RATE_MAX", 0, 0)
+    actor_burst: int = _integer("PER_ACTOR_BURST_MAX", 100)
     actor_in_flight: int = _integer("PER_ACTOR_REQUESTS_MAX", 128)
     actor_bytes: int = _integer("PER_ACTOR_BYTES_MAX", 4 << 30)
     read_threads: int = _integer("THREADS_MAX", 40)
@@ -93,7 +96,7 @@ def read_limits(environment: Mapping[str, str]) -> ServerLimits:
 def _parse(item: Field[Any], text: str) -> Any:
     variable, minimum = item.metadata[VARIABLE], item.metadata[_MINIMUM]
     is_integer = item.type == "int"
-    kind = "an integer" if is_integer else "a number of seconds"
+    kind = "an integer" if is_integer else "a number"
     try:
         # Python would also accept `1_000` and full-width digits.
         is_plain = text.isascii() and "_" not in text

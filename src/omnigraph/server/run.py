@@ -6,8 +6,8 @@ import resource
 import socket
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,9 +21,11 @@ from omnigraph.server.http.authentication import TokenRegistry, read_tokens
 from omnigraph.server.http.cors import VARIABLE as CORS_VARIABLE
 from omnigraph.server.http.cors import parse_origins
 from omnigraph.server.http.origins import is_loopback
+from omnigraph.server.http.rate_limits import RateLimiter
 from omnigraph.server.interpreter import tune_interpreter
 from omnigraph.server.limits import ServerLimits, read_limits
 from omnigraph.server.logs import LOGGER, log_to_stderr
+from omnigraph.server.metrics_endpoint import read_metrics_access
 from omnigraph.server.reload import Reloader
 from omnigraph.server.tls import TlsCertificates, find_tls_files
 from omnigraph.server.uploads.temporary_files import private_temporary_folder
@@ -56,6 +58,7 @@ class ServeOptions:
     tls_key: str | None = None
     workers: int = 0
     cors_origins: tuple[str, ...] = ()
+    metrics: str | None = None
 
 
 def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, str]) -> None:
@@ -103,34 +106,46 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
 
     is_local = not tokens and not options.force
     listed = options.cors_origins or environment.get(CORS_VARIABLE, "").split(",")
-    app_options = AppOptions(is_local, parse_origins(listed, is_local=is_local))
-    if workers > 1:
-        serving = ProcessServing(read, open_, lambda: read_tokens(environment), read_tls, limits, app_options)
-        graph_ids, workers = count_processes(serving, workers)
+    access = read_metrics_access(options.metrics, environment)
+    app_options = AppOptions(
+        is_local,
+        parse_origins(listed, is_local=is_local),
+        access.main,
+        RateLimiter(limits.actor_rate, limits.actor_burst) if limits.actor_rate else None,
+    )
+    with ExitStack() as sockets:
+        if access.bind is not None:
+            metrics_socket = sockets.enter_context(listening(*parse_bind(access.bind)))
+            app_options = replace(app_options, metrics_socket=metrics_socket)
         if workers > 1:
-            log_to_stderr()
-            raise_file_limit(limits)
-            with listening(host, port, is_shared=True) as bound:
-                if code := serve_processes(serving, bound, graph_ids, workers):
-                    raise SystemExit(code)
-            return
-    hosting = read()
-    log_to_stderr()
-    raise_file_limit(limits)
-    with private_temporary_folder():
-        resources = open_(hosting, limits)
-        for id_, reason in resources.quarantined.items():
-            LOGGER.error("graph quarantined", extra={"fields": {"graph_id": id_, "reason": reason}})
-        try:
-            app = create_app(resources, app_options)
-            app.state.tls = tls
-            app.state.reloader = Reloader(
-                resources, lambda: read_hosting(config, storage), lambda: read_tokens(environment), tls
+            serving = ProcessServing(
+                read, open_, lambda: read_tokens(environment), read_tls, limits, app_options
             )
-            with listening(host, port) as bound:
-                run(app, bound)
-        finally:
-            resources.close()
+            graph_ids, workers = count_processes(serving, workers)
+            if workers > 1:
+                log_to_stderr()
+                raise_file_limit(limits)
+                with listening(host, port, is_shared=True) as bound:
+                    if code := serve_processes(serving, bound, graph_ids, workers):
+                        raise SystemExit(code)
+                return
+        hosting = read()
+        log_to_stderr()
+        raise_file_limit(limits)
+        with private_temporary_folder():
+            resources = open_(hosting, limits)
+            for id_, reason in resources.quarantined.items():
+                LOGGER.error("graph quarantined", extra={"fields": {"graph_id": id_, "reason": reason}})
+            try:
+                app = create_app(resources, app_options)
+                app.state.tls = tls
+                app.state.reloader = Reloader(
+                    resources, lambda: read_hosting(config, storage), lambda: read_tokens(environment), tls
+                )
+                with listening(host, port) as bound:
+                    run(app, bound)
+            finally:
+                resources.close()
 
 
 def read_workers(environment: Mapping[str, str]) -> int:

@@ -77,6 +77,14 @@ def serve(
             help="Origin of a web application that may use the server, for example https://app.org. Repeatable.",
         ),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            metavar="token|open|off|HOST:PORT",
+            help="Access to /metrics: with a token, without, not at all, or at an address of its own.",
+        ),
+    ] = None,
 ) -> None:
     """Serve graphs over HTTP until the process is stopped.
 
@@ -105,6 +113,7 @@ def serve(
         tls_key=tls_key,
         workers=workers or 0,
         cors_origins=tuple(cors_origin or ()),
+        metrics=metrics,
     )
     run(config or str(chosen.cluster), options, os.environ)
 

@@ -62,8 +62,13 @@ class RequestMiddleware:
             await self._handle(scope, receive, response)
         except ClientDisconnect:
             response.status = response.status or _CLIENT_CLOSED_REQUEST
-        except Exception:
-            LOGGER.exception("internal error", extra={"fields": {"request_id": request_id}})
+        except Exception as error:
+            fields = {
+                "request_id": request_id,
+                "graph_id": scope.get("graph_id"),
+                "error": f"{type(error).__name__}: {error}",
+            }
+            LOGGER.exception("internal error", extra={"fields": fields})
             if response.status:
                 # The response has started. Only a broken connection tells the client that it is incomplete.
                 raise
@@ -84,6 +89,8 @@ class RequestMiddleware:
                 await self._app(scope, receive, response.send)
         except HttpError as error:
             status, body = render_http_error(error)
+            if status >= 500:
+                scope["error"] = body["error"]
             await JSONResponse(body, status, error.headers)(scope, receive, response.send)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
@@ -102,6 +109,8 @@ class RequestMiddleware:
             "storage_requests": storage_requests,
             "request_id": scope["request_id"],
         }
+        if "error" in scope:
+            fields["error"] = scope["error"]
         LOGGER.info("request", extra={"fields": fields})
 
 

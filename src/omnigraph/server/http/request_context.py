@@ -38,6 +38,7 @@ from omnigraph.server.running_queries import RunningQueries, RunningQuery
 if TYPE_CHECKING:
     from omnigraph.api.graph import Graph
     from omnigraph.server.http.admission import Admission
+    from omnigraph.server.http.rate_limits import RateLimiter
     from omnigraph.server.http.streaming import StreamPool
 
 T = TypeVar("T")
@@ -260,8 +261,19 @@ class GraphRoute(APIRoute):
         return handle_request
 
 
-def authenticate(request: Request) -> str | None:
-    """Return the actor that the bearer token identifies; None on an unauthenticated server."""
+def authenticate(request: Request, *, is_limited: bool = True) -> str | None:
+    """Return the actor that the bearer token identifies; None on an unauthenticated server.
+
+    If `is_limited` is true, the request counts towards the rate limit of the actor.
+    """
+    actor = _identify(request)
+    limiter: RateLimiter | None = request.app.state.rate_limiter
+    if is_limited and limiter is not None:
+        limiter.check(actor)
+    return actor
+
+
+def _identify(request: Request) -> str | None:
     resources: ServerResources = request.app.state.resources
     if request.app.state.is_local:
         check_local(request.headers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anyio import move_on_after, to_thread
-from fastapi import APIRouter
+from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
 from starlette.responses import Response
@@ -74,7 +74,7 @@ async def readyz(request: Request) -> Response:
 def _is_known(request: Request) -> bool:
     """Return whether the caller may see the names of types and files."""
     try:
-        authenticate(request)
+        authenticate(request, is_limited=False)
     except HttpError:
         return False
     return True
@@ -122,12 +122,21 @@ router.add_api_route(
     "/metrics",
     operation_id="metrics",
     response_class=Response,
-    responses={**_METRICS, **error_responses(401, 403)},
+    responses={**_METRICS, **error_responses(401, 403, 404)},
 )
 async def metrics(request: Request) -> Response:
-    """Prometheus metrics. Requires a token if the server has tokens."""
-    authenticate(request)
-    collected: Metrics = request.app.state.metrics
-    peers: Peers | None = request.app.state.peers
+    """Prometheus metrics. Requires a token if the server has tokens, unless the server is configured otherwise."""
+    match request.app.state.metrics_access:
+        case "off":
+            raise HttpError(404, "metrics are not served at this address")
+        case "token":
+            authenticate(request, is_limited=False)
+    return Response(await render_metrics(request.app), media_type=MEDIA_TYPE)
+
+
+async def render_metrics(app: FastAPI) -> bytes:
+    """Return the metrics of all processes of the server."""
+    collected: Metrics = app.state.metrics
+    peers: Peers | None = app.state.peers
     own = collected.render()
-    return Response(own if peers is None else await peers.sum_metrics(own), media_type=MEDIA_TYPE)
+    return own if peers is None else await peers.sum_metrics(own)

@@ -138,7 +138,10 @@ def _run_process(
     with private_temporary_folder():
         resources = serving.open_graphs(read_hosting(), divide_limits(serving.limits, slots, slot), slot.kind)
         try:
-            app = create_app(resources, serving.app_options)
+            is_first = slot.kind == "worker" and slot.number == 0
+            # One process answers for all at the address of the metrics.
+            options = serving.app_options if is_first else replace(serving.app_options, metrics_socket=None)
+            app = create_app(resources, options)
             app.state.capacity.share(usage)
             app.state.admission.share(usage)
             app.state.peers = Peers(slots, slot)
