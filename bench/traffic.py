@@ -2,8 +2,10 @@
 
     python -m bench.traffic --seconds 60
 
-Runs twice: without faults, and with the server killed and restarted several times. Then the graph is compared with
-the journals of all clients. The exit code is 1 if there is any violation.
+Runs the mix of requests twice: without faults, and with processes of the server killed several times: in turn a
+worker, the writer and the parent. Then the graph is compared with the journals of all clients. Two further runs
+measure the commits per second of clients that only insert, on one branch and on eight, and the same work is done by
+one embedded handle for comparison. The exit code is 1 if there is any violation.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +27,9 @@ from rich.table import Table
 
 from bench.traffic_check import Verdict, check_traffic
 from bench.traffic_client import PATIENCE, Crowd
-from bench.traffic_graph import make_graph
+from bench.traffic_graph import LANES, make_graph
 from bench.traffic_journal import UNANSWERED, UNSENT, Entry, Story, read_stories
+from bench.traffic_lanes import Ceiling, check_lanes, measure_ceiling
 from bench.traffic_server import ServerProcess
 
 ROOT = Path(__file__).parents[1]
@@ -47,7 +50,9 @@ class Plan:
     processes: int = 4
     kills: int = 0
     seed: int = 1
-    workers: int = 1
+    workers: int = 2
+    # If not 0, all clients only insert, each on one of so many branches.
+    lanes: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,7 @@ def run_traffic(plan: Plan, folder: Path) -> Outcome:
         _tell(processes)
         for number in range(plan.kills + 1):
             if number:
-                server.kill()
-                server.start()
+                _kill(server, plan, number)
             time.sleep(plan.seconds / (plan.kills + 1))
         _tell(processes)
         for process in processes:
@@ -93,8 +97,22 @@ def run_traffic(plan: Plan, folder: Path) -> Outcome:
         took = time.perf_counter() - began
         exit_code = server.stop()
     stories = read_stories(journals)
+    if plan.lanes:
+        wrong = check_lanes(folder, stories, plan.lanes)
+        return Outcome(stories, Verdict(tuple(wrong), 0, 0, 0.0), exit_code, took)
     verdict = check_traffic(folder, stories, killed=plan.kills > 0)
     return Outcome(stories, verdict, exit_code, took)
+
+
+def _kill(server: ServerProcess, plan: Plan, number: int) -> None:
+    """Kill a worker, the writer or the parent, in turn. With one process there is only the parent."""
+    victims = ("worker-0", "writer-0", None) if plan.workers > 1 else (None,)
+    victim = victims[(number - 1) % len(victims)]
+    if victim is None:
+        server.kill()
+        server.start()
+    else:
+        server.kill_child(victim)
 
 
 @contextmanager
@@ -110,6 +128,7 @@ def _crowds(plan: Plan, url: str, journals: Path) -> Iterator[list[subprocess.Po
             plan.clients,
             plan.writers,
             plan.seed,
+            plan.lanes,
         )
         for first in range(0, plan.clients, share)
     ]
@@ -149,7 +168,8 @@ def _tell(processes: Sequence[subprocess.Popen[str]]) -> None:
 def render(plan: Plan, outcome: Outcome) -> Table:
     """Return a table with a line for each kind of request: count, latencies, and the status of failed requests."""
     title = f"{plan.clients} clients, {plan.writers} of them writers, for {outcome.seconds:.0f} s"
-    title += f", the server killed {plan.kills} times" if plan.kills else ""
+    title += f", {plan.kills} kills" if plan.kills else ""
+    title += f", inserts on {plan.lanes} {'branch' if plan.lanes == 1 else 'branches'}" if plan.lanes else ""
     table = Table("request", "sent", "done", "done/s", "p50 ms", "p95 ms", "p99 ms", "others", title=title)
     for column in table.columns[1:7]:
         column.justify = "right"
@@ -176,37 +196,58 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console = Console()
     console.width = max(console.width, 116)
+    base = Plan(
+        options.seconds,
+        options.clients,
+        options.writers,
+        options.processes,
+        seed=options.seed,
+        workers=options.workers,
+    )
+    plans = [base, replace(base, lanes=1), replace(base, lanes=LANES)]
+    if options.kills:
+        plans.append(replace(base, kills=options.kills))
     wrong = 0
-    for kills in (0, options.kills) if options.kills else (0,):
-        plan = Plan(
-            options.seconds,
-            options.clients,
-            options.writers,
-            options.processes,
-            kills,
-            options.seed,
-            options.workers,
-        )
-        if options.dir is not None:
-            folder = options.dir / f"kills-{kills}"
-            folder.mkdir(parents=True)
+    for plan in plans:
+        with _folder(options.dir, f"lanes-{plan.lanes}-kills-{plan.kills}") as folder:
             outcome = run_traffic(plan, folder)
-        else:
-            with tempfile.TemporaryDirectory(prefix="omnigraph-traffic-") as made:
-                outcome = run_traffic(plan, Path(made))
-        console.print(render(plan, outcome))
-        verdict = outcome.verdict
-        console.print(
-            f"{verdict.commits:,} commits, {verdict.recovered} rolled forward after a kill;"
-            f" verified in {verdict.seconds:.1f} s",
-            highlight=False,
-        )
+            console.print(render(plan, outcome))
+            verdict = outcome.verdict
+            if plan.lanes:
+                console.print("each acknowledged insert is there once", highlight=False)
+            else:
+                console.print(
+                    f"{verdict.commits:,} commits, {verdict.recovered} rolled forward after a kill;"
+                    f" verified in {verdict.seconds:.1f} s",
+                    highlight=False,
+                )
+            if plan.lanes == LANES:
+                console.print(_render_ceiling(measure_ceiling(folder, options.seconds / 4, LANES)))
         for text in outcome.wrong[:_SHOWN]:
             console.print(f"WRONG {text}", style="bold red", markup=False, highlight=False)
         wrong += len(outcome.wrong)
     if wrong:
         console.print(f"{wrong} violations; repeat with --seed {options.seed}", style="bold red")
     return 1 if wrong else 0
+
+
+def _render_ceiling(ceiling: Ceiling) -> str:
+    return (
+        f"embedded, one process: {ceiling.commits:.0f} commits per second on one branch,"
+        f" {ceiling.commits_on_lanes:.0f} on {LANES}; point query {ceiling.point_ms:.2f} ms"
+    )
+
+
+@contextmanager
+def _folder(parent: Path | None, name: str) -> Iterator[Path]:
+    """Return a new folder, which is kept if the caller named a parent."""
+    if parent is not None:
+        folder = parent / name
+        folder.mkdir(parents=True)
+        yield folder
+    else:
+        with tempfile.TemporaryDirectory(prefix="omnigraph-traffic-") as made:
+            yield Path(made)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -218,9 +259,7 @@ def _parser() -> argparse.ArgumentParser:
         "--writers", type=int, default=default.writers, help="number of clients that write to main"
     )
     parser.add_argument("--processes", type=int, default=default.processes, help="number of client processes")
-    parser.add_argument(
-        "--kills", type=int, default=8, help="number of times the second run kills the server"
-    )
+    parser.add_argument("--kills", type=int, default=8, help="number of processes killed in the last run")
     parser.add_argument("--seed", type=int, default=default.seed, help="random seed of the clients")
     parser.add_argument("--workers", type=int, default=default.workers, help="number of read workers")
     parser.add_argument("--dir", type=Path, help="keep graphs, journals and logs in this new folder")

@@ -20,9 +20,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import httpx
+import uvloop
 
 from bench import traffic_graph as asked
+from bench.traffic_http import HttpClient, NotAnswered, NotSent
 from bench.traffic_journal import UNANSWERED, UNSENT, Journal
 
 PATIENCE = 120.0
@@ -47,6 +48,8 @@ class Crowd:
     total: int
     writers: int
     seed: int
+    # If not 0, the clients only insert, each on one of so many branches.
+    lanes: int = 0
 
     def to_argument(self) -> str:
         """Return the JSON argument of the process."""
@@ -56,14 +59,14 @@ class Crowd:
 class Client:
     """One client. It sends one request at a time, and writes only to its own pairs."""
 
-    def __init__(self, http: httpx.AsyncClient, crowd: Crowd, number: int, journal: Journal) -> None:
-        self._http = http
+    def __init__(self, crowd: Crowd, number: int, journal: Journal) -> None:
         self._crowd = crowd
         self._number = number
         self._journal = journal
         self._chance = random.Random(f"{crowd.seed}/{number}")
         actor = asked.ACTORS[number % len(asked.ACTORS)]
-        self._headers = {"Authorization": f"Bearer {asked.token_of(actor)}"}
+        headers = {"Authorization": f"Bearer {asked.token_of(actor)}"}
+        self._http = HttpClient(f"{crowd.url}/graphs/{asked.GRAPH}", headers, PATIENCE)
         self._made = 0
         self._pairs: dict[str, int] = {}
         self._gone: list[str] = []
@@ -74,6 +77,10 @@ class Client:
     async def run(self, over: asyncio.Event) -> None:
         """Send random requests until the run ends. Each client starts with a different kind."""
         self._over = over
+        if self._crowd.lanes:
+            while not over.is_set():
+                await self.insert_on_lane()
+            return
         acts, weights = zip(*(WRITES + READS if self._number < self._crowd.writers else READS), strict=True)
         act = acts[self._number % len(acts)]
         while not over.is_set():
@@ -164,6 +171,12 @@ class Client:
         self._pairs[pair] = age
         if self._chance.random() < _DOUBTS:
             await self._insert_again(pair, age, done["commit"]["graph_commit_id"])
+
+    async def insert_on_lane(self) -> None:
+        """Insert a pair on the branch of the client."""
+        pair, age = self._new_pair()
+        branch = asked.lane(self._number % self._crowd.lanes)
+        await self._mutate("insert", asked.INSERT, self._of(pair, age), [pair], age=age, branch=branch)
 
     async def _insert_again(self, pair: str, age: int, made: str) -> None:
         """Send the same request again, as after a lost response. It must get the same response."""
@@ -273,23 +286,22 @@ class Client:
         self, op: str, method: str, path: str, what: Mapping[str, Any] | None = None, **request: Any
     ) -> Answer | None:
         """Return the body of a success, an empty body for a rejection, and None if the outcome is unknown."""
-        headers = {**self._headers, **request.pop("headers", {})}
         number = self._journal.begin(op, what or {"branch": "main"})
         began = time.perf_counter()
         try:
-            response = await self._http.request(method, path, headers=headers, **request)
-        except httpx.TransportError as error:
-            never = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+            response = await self._http.request(method, path, **request)
+        except (NotSent, NotAnswered) as error:
+            never = isinstance(error, NotSent)
             ms = (time.perf_counter() - began) * 1000
             self._journal.end(number, status=UNSENT if never else UNANSWERED, ms=ms, text=repr(error))
             await asyncio.sleep(PAUSE)
             return None
         outcome: dict[str, Any] = {
-            "status": response.status_code,
+            "status": response.status,
             "ms": (time.perf_counter() - began) * 1000,
         }
-        if response.status_code != 200:
-            self._journal.end(number, text=response.text[:300], **outcome)
+        if response.status != 200:
+            self._journal.end(number, text=response.body[:300].decode(), **outcome)
             return {}
         body: Answer = response.json()
         self._journal.end(number, **outcome, **_commits_of(body, (what or {}).get("branch", "main")))
@@ -350,26 +362,15 @@ def _commits_of(body: Answer, branch: str) -> dict[str, Any]:
 
 async def run_crowd(crowd: Crowd) -> None:
     """Run all clients of the process until there is a line on stdin, or its end."""
-    limits = httpx.Limits(max_connections=crowd.clients, max_keepalive_connections=crowd.clients)
     numbers = range(crowd.first, crowd.first + crowd.clients)
     with ExitStack() as stack:
         journals = [stack.enter_context(Journal(Path(crowd.folder), number)) for number in numbers]
-        async with httpx.AsyncClient(
-            base_url=f"{crowd.url}/graphs/{asked.GRAPH}",
-            timeout=PATIENCE,
-            limits=limits,
-            trust_env=False,
-            verify=False,
-        ) as http:
-            clients = [
-                Client(http, crowd, number, journal)
-                for number, journal in zip(numbers, journals, strict=True)
-            ]
-            over = asyncio.Event()
-            running = asyncio.gather(*(client.run(over) for client in clients))
-            await asyncio.to_thread(sys.stdin.readline)
-            over.set()
-            await running
+        clients = [Client(crowd, number, journal) for number, journal in zip(numbers, journals, strict=True)]
+        over = asyncio.Event()
+        running = asyncio.gather(*(client.run(over) for client in clients))
+        await asyncio.to_thread(sys.stdin.readline)
+        over.set()
+        await running
 
 
 def main() -> None:
@@ -378,7 +379,7 @@ def main() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.readline()
-    asyncio.run(run_crowd(crowd))
+    uvloop.run(run_crowd(crowd))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from typing import Any
 GRAPH = "team"
 RING = 40
 TALLIES = 4
-ACTORS = ("ann", "bob", "cid")
+LANES = 8
+ACTORS = ("ann", "bob", "cid", "dee", "eli", "fay", "gus", "hal")
 # The sides of a pair. People of the ring have none.
 SIDES = ("a", "b")
 
@@ -71,6 +72,11 @@ def tally(number: int) -> str:
     return f"tally-{number}"
 
 
+def lane(number: int) -> str:
+    """Return the branch of a client that only inserts; the first one is main."""
+    return f"lane-{number}" if number else "main"
+
+
 def ring_name(number: int) -> str:
     """Return the name of a person of the ring, which never changes."""
     return f"ring-{number % RING}"
@@ -109,6 +115,8 @@ def make_graph(folder: Path) -> Path:
         )
         for number in range(TALLIES):
             graph.branches.create(tally(number))
+        for number in range(1, LANES):
+            graph.branches.create(lane(number))
     (folder / "queries").mkdir()
     (folder / "queries" / "twins.gq").write_text(TWINS, encoding="utf-8")
     (folder / "policy.yaml").write_text(json.dumps(_policy()), encoding="utf-8")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -76,6 +78,17 @@ class ServerProcess:
             # Reap the process and close its output.
             self._process.communicate()
             self._process = None
+
+    def kill_child(self, name: str) -> None:
+        """Kill a process of the server by its name, such as ``writer-0``. The server restarts it."""
+        lines = [
+            json.loads(line) for line in self._log.read_text(encoding="utf-8").splitlines() if line[:1] == "{"
+        ]
+        started = [
+            line["pid"] for line in lines if line["message"] == "process started" and line["process"] == name
+        ]
+        with suppress(ProcessLookupError):
+            os.kill(started[-1], signal.SIGKILL)
 
     def stop(self) -> int:
         """Stop the server (SIGTERM) and return its exit code."""

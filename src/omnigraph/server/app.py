@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -29,6 +30,7 @@ from omnigraph.server.http.admission import Admission
 from omnigraph.server.http.capacity import RETRY_SOON_SECONDS, Capacity
 from omnigraph.server.http.compression import CompressionMiddleware
 from omnigraph.server.http.cors import CorsMiddleware
+from omnigraph.server.http.direct_routes import DirectRoutes
 from omnigraph.server.http.error_responses import CODES, redact, render_error, render_http_error
 from omnigraph.server.http.middleware import RequestMiddleware
 from omnigraph.server.http.rate_limits import RateLimiter
@@ -129,6 +131,10 @@ def create_app(resources: ServerResources, options: AppOptions | None = None) ->
     app.state.streams = StreamPool(resources.limits.streams)
     for module in _MODULES:
         app.include_router(module.router)
+    graph_routes = [
+        route for module in _MODULES for route in module.router.routes if isinstance(route, APIRoute)
+    ]
+    app.router.middleware_stack = DirectRoutes(app.router.middleware_stack, graph_routes)
     app.add_exception_handler(OmnigraphError, _handle_error)
     app.add_exception_handler(HTTPException, _handle_http_error)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)

@@ -24,6 +24,7 @@ from omnigraph.errors import NotFound, OmnigraphError, PermissionDenied, Resourc
 from omnigraph.policy.gate import Access
 from omnigraph.protocol.codec import EXACT, encode
 from omnigraph.server.hosted_graphs import HostedGraph, ServerResources
+from omnigraph.server.http.direct_routes import Handler, call_directly
 from omnigraph.server.http.error_responses import HttpError
 from omnigraph.server.http.origins import check_local
 from omnigraph.server.http.request_body import (
@@ -242,7 +243,9 @@ class GraphRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of a request."""
-        handle = super().get_route_handler()
+        handle: Handler = super().get_route_handler()
+        direct = call_directly(self.dependant, handle)
+        handle = handle if direct is None else direct
         is_batch = self.path.endswith(_BATCH_ROUTES)
         limit, resource = (BATCH_BYTES, BATCH_RESOURCE) if is_batch else (BODY_BYTES, BODY_RESOURCE)
 
@@ -258,6 +261,7 @@ class GraphRoute(APIRoute):
                     raise denied
                 return await handle(limited)
 
+        self.direct_handler: Handler | None = None if direct is None else handle_request
         return handle_request
 
 

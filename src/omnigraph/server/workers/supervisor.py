@@ -144,6 +144,8 @@ class Supervisor:
         child.read()
         if child.is_ready and not was_ready:
             self._failures.pop(child.slot.index, None)
+            fields = {"process": child.slot.name, "pid": child.pid}
+            LOGGER.info("process started", extra={"fields": fields})
             if self._is_stopping:
                 self._send_drain()
         else:
