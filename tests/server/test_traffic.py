@@ -24,7 +24,7 @@ from omnigraph.store.manifest.records import CommitRecord
 
 # Few clients write to main, so that the run is short and every kind of request occurs.
 SHORT = Plan(seconds=5.0, writers=12)
-KILLED = Plan(seconds=3.0, clients=32, writers=8, processes=2, kills=2)
+KILLED = Plan(seconds=3.0, clients=32, writers=8, processes=2, kills=3)
 EVERY_REQUEST = {
     *("point", "hops", "owned", "stored", "snapshot", "commits", "feed", "value"),
     *("insert", "load", "count", "branch", "merge"),
