@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -188,3 +189,11 @@ def test_a_catalog_pickles_after_it_has_been_used() -> None:
         twin.schema.edge("knows"),
     ) == used
     assert twin.fingerprint == catalog.fingerprint
+
+
+def test_equal_tables_have_equal_hashes_and_other_columns_make_another_table() -> None:
+    text = "node A { x: I32  y: I32 }"
+    first, again = catalog_of(text).tables["node:A"], catalog_of(text).tables["node:A"]
+    assert (first == again, hash(first) == hash(again)) == (True, True)
+    changed = replace(first, columns=first.columns[:-1])
+    assert len({first, again, changed}) == 2

@@ -65,6 +65,10 @@ class Table:
     path: str
     columns: tuple[Column, ...]
 
+    def __hash__(self) -> int:
+        # Every write looks schemas up by their table, and hashing all columns would take longer than the rest.
+        return hash((self.path, len(self.columns)))
+
     def physical(self, column: str) -> str:
         """Return the name of a logical column in the data files."""
         for item in self.columns:

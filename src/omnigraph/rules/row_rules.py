@@ -185,11 +185,12 @@ def _positions(mask: pa.Array) -> Positions:
 
 def required(rows: ColumnRows) -> Violations:
     """Report missing values of a required property. A blob without data and without URI is missing."""
-    missing = rows.values.is_null()
     if rows.column.type.scalar is Scalar.BLOB:
         parts = [pc.struct_field(rows.values, name).is_null() for name in (BLOB_DATA, BLOB_URI)]
         missing = pc.and_(*parts)
-    elif not rows.values.null_count:
+    elif rows.values.null_count:
+        missing = rows.values.is_null()
+    else:
         return Violations()
     message = f"non-nullable property '{rows.column.name}' has null or invalid values"
     return rows.missing_at(_positions(missing), "required", message)

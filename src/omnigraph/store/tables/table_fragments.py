@@ -54,8 +54,7 @@ def list_fragments(
             return tuple(map(_describe, tables.fragments(pin.path, pin.version)))
         dataset = tables.open_metadata(pin.path, pin.version)
         return tuple(
-            known.get(fragment.fragment_id) or _describe(fragment.metadata)
-            for fragment in dataset.get_fragments()
+            known.get(id_) or _describe(get_fragment(dataset, id_).metadata) for id_ in dataset.fragment_ids()
         )
 
 

@@ -565,11 +565,10 @@ def _with_files(staged: StagedTable, files: Iterable[FileDigest]) -> StagedTable
 
 def _full_tier(dataset: lance.LanceDataset, excluded: set[int]) -> list[lance.LanceFragment] | None:
     """Return the fragments of the smallest tier that has enough of them to be compacted."""
-    fragments = dataset.get_fragments()
-    if len(fragments) < COMPACT_AT:
+    if len(dataset.fragment_ids()) < COMPACT_AT:
         return None
     tiers: dict[int, list[lance.LanceFragment]] = {}
-    for fragment in fragments:
+    for fragment in dataset.get_fragments():
         tier = _tier(fragment.physical_rows)
         if tier is not None and fragment.fragment_id not in excluded:
             tiers.setdefault(tier, []).append(fragment)
