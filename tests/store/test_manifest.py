@@ -422,6 +422,29 @@ def test_find_commit_in_large_folded_file_does_not_load_it(monkeypatch: pytest.M
     assert not cold._rows._files
 
 
+def test_walk_along_the_commits_of_a_large_folded_file_searches_it_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    manifest = make_manifest(fresh_memory())
+    records = [move(manifest, manifest.view) for _ in range(LOG_COMPACT_AT)]
+    assert manifest.compact_log()
+    monkeypatch.setattr(row_files, "_MAX_ROWS_TO_CACHE_FILE", 8)
+    searched = []
+    find_fragment = row_files.get_fragment
+
+    def get_counted(dataset: lance.LanceDataset, number: int) -> lance.LanceFragment:
+        searched.append(number)
+        return find_fragment(dataset, number)
+
+    monkeypatch.setattr(row_files, "get_fragment", get_counted)
+    cold = reopen(manifest)
+    searched.clear()
+    # One file has the oldest commits, and the newest commit has a file of its own.
+    folded = records[:-1][::-1]
+    assert [cold.find_commit(cold.view, record.id) for record in folded] == folded
+    assert len(searched) == 1
+
+
 def test_find_commit_with_invalid_id_in_range_returns_none(monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = make_manifest(fresh_memory())
     records = [move(manifest, manifest.view) for _ in range(LOG_COMPACT_AT)]
