@@ -430,11 +430,10 @@ def test_walk_along_the_commits_of_a_large_folded_file_searches_it_once(
     assert manifest.compact_log()
     monkeypatch.setattr(row_files, "_MAX_ROWS_TO_CACHE_FILE", 8)
     searched = []
-    find_fragment = row_files.get_fragment
 
     def get_counted(dataset: lance.LanceDataset, number: int) -> lance.LanceFragment:
         searched.append(number)
-        return find_fragment(dataset, number)
+        return get_fragment(dataset, number)
 
     monkeypatch.setattr(row_files, "get_fragment", get_counted)
     cold = reopen(manifest)
