@@ -161,6 +161,7 @@ class GroupCommit:
         attempt = 0
         while self._turn.write in self._pending:
             if attempt:
+                self._turn.statistics.record_retry()
                 sleep_with_backoff(attempt)
             reservation.begin_preparation(attempt)
             attempt += 1
@@ -264,6 +265,7 @@ class GroupCommit:
             for write in writes:
                 self._finish(write, _copy_of(error))
         else:
+            self._turn.statistics.record_group(len(receipts))
             published = {receipt.commit.id: receipt.commit for receipt in receipts}
             for link, receipt in zip(chain.links, receipts, strict=True):
                 self._finish(link.write, WriteResult(receipt, link.result))

@@ -496,6 +496,7 @@ class Repository:
 
             for number in range(MAX_PREPARATIONS):
                 if number:
+                    self.write_queue.statistics.record_retry()
                     sleep_with_backoff(number)
                 if not request.background:
                     reservation.begin_preparation(number)
@@ -581,11 +582,12 @@ class Repository:
 
     def _publish(self, plan: WritePlan, before_swap: Callable[[], None] | None = None) -> PublishReceipt:
         receipt = publish(self.manifest, plan, before_swap=before_swap)
+        self.write_queue.statistics.record_group(1)
         self._after_commit(plan.branch)
         return receipt
 
     def _after_commit(self, branch: str) -> None:
-        self._maintain_manifest()
+        maintain_manifest(self.manifest, self.objects, self.warnings)
         if self.background is not None:
             self.background.notice_commit(branch)
 

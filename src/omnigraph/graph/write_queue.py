@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeAlias, TypeVar
 
+from omnigraph.graph.write_statistics import WriteStatistics
+
 # Longer than a queue of small writes takes. A writer does not wait longer than this.
 WAIT_TIMEOUT = 30.0
 
@@ -50,6 +52,11 @@ class Turn(Generic[W]):
     def write(self) -> W:
         """The write of the thread that leads."""
         return self._first.write
+
+    @property
+    def statistics(self) -> WriteStatistics:
+        """The statistics of all writes of the queue."""
+        return self._queue.statistics
 
     @property
     def has_waiting(self) -> bool:
@@ -131,6 +138,7 @@ class WriteQueue(Generic[W]):
     """
 
     def __init__(self, timeout: float = WAIT_TIMEOUT) -> None:
+        self.statistics = WriteStatistics()
         self._timeout = timeout
         self.lock = threading.Lock()
         self._branches: dict[str, _Branch[W]] = {}

@@ -25,6 +25,7 @@ from omnigraph.budget.query_budget import TEMPORARY
 from omnigraph.engine.database_limits import DatabaseLimits, set_default_limits
 from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.protocol.codec import EXACT, encode_error
+from omnigraph.server.graph_metrics import GraphCollector
 from omnigraph.server.hosted_graphs import ServerResources
 from omnigraph.server.http.admission import Admission
 from omnigraph.server.http.capacity import RETRY_SOON_SECONDS, Capacity
@@ -101,7 +102,8 @@ class AppOptions:
 def create_app(resources: ServerResources, options: AppOptions | None = None) -> FastAPI:
     """Return an application that serves open graphs. The caller closes the graphs."""
     options = options or AppOptions()
-    metrics = Metrics({"served": len(resources.graphs), "quarantined": len(resources.quarantined)})
+    counts = {"served": len(resources.graphs), "quarantined": len(resources.quarantined)}
+    metrics = Metrics(counts, GraphCollector(resources.graphs))
     app = FastAPI(
         title="OmniGraph",
         version=__version__,
@@ -184,9 +186,8 @@ async def _handle_http_error(request: Request, error: Exception) -> Response:
     if status == 404 and "route" not in request.scope and (moved := _moved_route(request)):
         body["error"] = f"'{request.scope['path'][:200]}' has moved to '{moved}'"
         body["hint"] = "routes of a graph are below /graphs/{graph_id}; GET /graphs lists the graphs"
-    if status >= 500:
-        # For the access log.
-        request.scope["error"] = str(error.detail)
+    # For the access log.
+    request.scope["error"] = str(error.detail)
     return add_deprecation_headers(request, JSONResponse(body, status, headers))
 
 

@@ -15,6 +15,9 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+from omnigraph.server.graph_metrics import GraphRequestMetrics
 
 BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 STORAGE_REQUEST_KINDS: Final = ("read", "write")
@@ -27,7 +30,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 class Metrics:
     """Metrics of one application, in a registry of its own. Thread-safe.
 
-    `graphs` is the number of graphs by state, which is constant.
+    `graphs` is the number of graphs by state, which is constant. `collector` has the metrics that graphs count.
 
     >>> metrics = Metrics({"served": 1})
     >>> metrics.begin()
@@ -36,8 +39,10 @@ class Metrics:
     True
     """
 
-    def __init__(self, graphs: Mapping[str, int]) -> None:
+    def __init__(self, graphs: Mapping[str, int], collector: Collector | None = None) -> None:
         self._registry = CollectorRegistry()
+        if collector is not None:
+            self._registry.register(collector)
         ProcessCollector(registry=self._registry)
         states = Gauge("omnigraph_graphs", "Graphs by state.", ["state"], registry=self._registry)
         for state, count in graphs.items():
@@ -65,6 +70,8 @@ class Metrics:
             buckets=BUCKETS,
         )
 
+        self._graph_requests = GraphRequestMetrics(self._registry, BUCKETS)
+
     def begin(self) -> None:
         """Count a request that has arrived."""
         self._in_flight.inc()
@@ -76,17 +83,21 @@ class Metrics:
         status: int,
         seconds: float,
         storage_requests: Mapping[str, int] | None = None,
+        graph: str | None = None,
     ) -> None:
         """Count a request that is finished.
 
         `route` is the pattern of the path, because the number of label values must be bounded. `storage_requests`
-        is the number of storage requests by kind.
+        is the number of storage requests by kind. `graph` is the id of a served graph.
         """
         self._in_flight.dec()
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
         for kind in STORAGE_REQUEST_KINDS:
             self._storage_requests.labels(method, route, kind).inc((storage_requests or {}).get(kind, 0))
+        if graph is not None:
+            counts = {kind: (storage_requests or {}).get(kind, 0) for kind in STORAGE_REQUEST_KINDS}
+            self._graph_requests.end(graph, method, route, status, seconds, counts)
 
     def render(self) -> bytes:
         """Return all metrics in the Prometheus text format."""

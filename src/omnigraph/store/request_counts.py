@@ -32,6 +32,12 @@ class _IoStats(Protocol):
     @property
     def write_iops(self) -> int: ...
 
+    @property
+    def read_bytes(self) -> int: ...
+
+    @property
+    def written_bytes(self) -> int: ...
+
 
 class LanceRequestCounter:
     """The request total of Lance for one graph, and the calls that are inside Lance now.
@@ -62,6 +68,11 @@ class LanceRequestCounter:
     def leave(self, call: RequestCounts) -> None:
         """Record that a call leaves Lance."""
         self._events.append((*self._totals(), call, -1))
+
+    def transferred_bytes(self) -> tuple[int, int]:
+        """Return the bytes of table files that were read and written so far."""
+        current = [stats() for stats in self._stats.values()]
+        return sum(item.read_bytes for item in current), sum(item.written_bytes for item in current)
 
     def apply_events(self) -> None:
         """Add to every call the requests that the recorded events attribute to it."""

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.progress import Progress
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.graph.write_statistics import WriteStatistics
     from omnigraph.maintain.settings import GraphSettings, RetentionInput
     from omnigraph.maintain.verification.report import VerifyReport
     from omnigraph.policy.gate import Access, Gate
@@ -216,6 +217,16 @@ class LocalGraph(LocalChangeReads, Graph):
         from omnigraph.graph.health import HealthCheck
 
         return HealthCheck(self._repository)
+
+    @property
+    def write_statistics(self) -> WriteStatistics:
+        """The commits, groups and retries of this handle."""
+        return self._repository.write_queue.statistics
+
+    @property
+    def transferred_bytes(self) -> tuple[int, int]:
+        """The bytes of table files that this handle has read and written."""
+        return self._repository.manifest.root.request_counter.transferred_bytes()
 
     # --- maintenance -------------------------------------------------------------------------------------
 

@@ -89,8 +89,7 @@ class RequestMiddleware:
                 await self._app(scope, receive, response.send)
         except HttpError as error:
             status, body = render_http_error(error)
-            if status >= 500:
-                scope["error"] = body["error"]
+            scope["error"] = body["error"]
             await JSONResponse(body, status, error.headers)(scope, receive, response.send)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
@@ -98,7 +97,7 @@ class RequestMiddleware:
         route = getattr(scope.get("route"), "path", UNROUTED)
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
         storage_requests = scope["storage_requests"].to_json()
-        self._metrics.end(method, route, status, seconds, storage_requests)
+        self._metrics.end(method, route, status, seconds, storage_requests, scope.get("graph_id"))
         fields: dict[str, Any] = {
             "method": method,
             "route": route,
@@ -109,7 +108,7 @@ class RequestMiddleware:
             "storage_requests": storage_requests,
             "request_id": scope["request_id"],
         }
-        if "error" in scope:
+        if status >= 500 and "error" in scope:
             fields["error"] = scope["error"]
         LOGGER.info("request", extra={"fields": fields})
 
