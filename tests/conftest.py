@@ -1,4 +1,4 @@
-"""Settings of all test processes: upkeep and the garbage collection of Python."""
+"""Settings of all test processes: upkeep, servers and the garbage collection of Python."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 # Tests count requests and cut processes off at exact steps, so work in the background is off in them and in the
 # processes that they start. Tests of upkeep turn it on.
 os.environ.setdefault("OMNIGRAPH_UPKEEP", "off")
+# One process starts faster, and a process with threads must not fork. `tests/server/workers` tests several.
+os.environ.setdefault("OMNIGRAPH_WORKERS", "1")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -42,7 +42,8 @@ def graphs(tmp_path: Path) -> Path:
 
 def environment(**more: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("OMNIGRAPH")}
-    return {**kept, **more}
+    # One process starts faster. `tests/server/workers` has the tests of several.
+    return {**kept, "OMNIGRAPH_WORKERS": "1", **more}
 
 
 @contextmanager
@@ -143,7 +144,9 @@ def test_responses_are_sent_with_tcp_nodelay() -> None:
 def test_unsafe_or_invalid_configuration_prevents_start(
     graphs: Path, args: tuple[str, ...], env: dict[str, str], text: str
 ) -> None:
-    found = run("serve", str(graphs), *args, env={**dict.fromkeys(VARIABLES), **env})
+    found = run(
+        "serve", str(graphs), *args, env={**dict.fromkeys(VARIABLES), "OMNIGRAPH_WORKERS": "1", **env}
+    )
     assert (found.code, found.stdout) == (1, "")
     assert text in found.stderr
     assert "sEcReT" not in found.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
 import sys
@@ -46,7 +47,7 @@ class ServeOptions:
 
     With `verify_reads` the served graphs compare every file with its digest when they first read it. The paths of
     the TLS certificate and key can also be environment variables; without them the server does not use TLS.
-    `workers` is the number of processes that answer reads; 0 means the value of ``OMNIGRAPH_WORKERS``, or 1.
+    `workers` is the number of processes that answer reads; 0 means the default; see `read_workers`.
     """
 
     bind: str = "127.0.0.1:8080"
@@ -149,15 +150,18 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
 
 
 def read_workers(environment: Mapping[str, str]) -> int:
-    """Return the number of workers that ``OMNIGRAPH_WORKERS`` sets, or 1.
+    """Return the number of workers that ``OMNIGRAPH_WORKERS`` sets; by default that of the processors.
 
-    >>> read_workers({"OMNIGRAPH_WORKERS": "4"}), read_workers({})
-    (4, 1)
+    >>> read_workers({"OMNIGRAPH_WORKERS": "4"})
+    4
     """
     text = environment.get("OMNIGRAPH_WORKERS", "").strip()
     if text and not (text.isascii() and text.isdigit() and int(text) > 0):
         raise InvalidInput(f"OMNIGRAPH_WORKERS must be an integer of at least 1, got {text!r}")
-    return int(text or 1)
+    if text:
+        return int(text)
+    # A container may use fewer processors than the machine has.
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def check_authentication(hosting: Hosting, tokens: TokenRegistry, *, unauthenticated: bool) -> None:

@@ -29,6 +29,7 @@ from omnigraph.server.workers.process_slots import Kind, ProcessSlot, ProcessSlo
 from omnigraph.server.workers.proxy import WriterProxy
 from omnigraph.server.workers.shared_usage import SharedUsage
 from omnigraph.server.workers.supervisor import Supervisor, ask_in_child
+from omnigraph.server.workers.warming import warm
 from omnigraph.server.workers.writer_connections import WriterPool
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ def _run_process(
                         LOGGER.error(
                             "graph quarantined", extra={"fields": {"graph_id": id_, "reason": reason}}
                         )
+            warm(resources)
             ProcessServer(app, served, slot, channel).run([slot.listener])
         finally:
             resources.close()
