@@ -26,7 +26,7 @@ def warm(resources: ServerResources) -> None:
 
 
 def _warm_graph(hosted: HostedGraph) -> None:
-    graph = hosted.graph.authorized_view(None, frozenset({Access("read", "main")}))
+    graph = hosted.graph.authorized_view(None, frozenset({Access("read", "main")}), hosted.gate)
     graph.snapshot()
     for query in hosted.queries.values():
         if not query.mutates and not query.checked.params:
