@@ -7,13 +7,14 @@ import io
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pyarrow.feather as pf
 import pyarrow.orc as po
@@ -22,8 +23,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.budget.query_budget import QueryLimits, limit_query
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError, ResourceLimit, StorageError
+from omnigraph.sources.decoded_sizes import BATCH_BYTES, bounded_batches, parquet_batches
 from omnigraph.sources.json import json_files, json_lines_arrow
+from omnigraph.sources.json.json_array import parse_json_array
 from omnigraph.sources.json.json_files import read_json_lines
 from omnigraph.sources.json.line_blocks import line_blocks
 from omnigraph.sources.mapping.mapping_reader import read_mapping
@@ -262,14 +266,75 @@ def test_an_array_tells_elements_by_number_and_bad_json_by_line(tmp_path: Path) 
     assert caught.value.details == {"line": 3, "source": str(path)}
 
 
-def test_an_array_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "p.json"
-    path.write_text(json.dumps([{"name": f"p{number}"} for number in range(100)]))
-    monkeypatch.setattr(json_files, "_MAX_ARRAY_BYTES", 1_000)
-    with pytest.raises(ResourceLimit, match="is an array of more than 1,000 bytes") as caught:
-        names(path)
-    assert caught.value.hint is not None
-    assert "one object per line" in caught.value.hint
+def test_array_element_that_is_too_long_is_refused() -> None:
+    text = b'[{"name": "a"}, {"name": "' + b"b" * 300 + b'"}]'
+    elements = parse_json_array([text], "p.json", limit=100, read_bytes=64)
+    assert next(elements) == {"name": "a"}
+    with pytest.raises(ResourceLimit, match="row 2: longer than 100 characters"):
+        next(elements)
+
+
+def test_array_is_read_element_by_element() -> None:
+    sent = []
+
+    def parts() -> Iterator[bytes]:
+        yield b"["
+        for number in range(1_000):
+            sent.append(number)
+            yield b'{"name": "p%d"},' % number
+        yield b'{"name": "last"}]'
+
+    elements = parse_json_array(parts(), read_bytes=64)
+    assert next(elements) == {"name": "p0"}
+    assert len(sent) < 20
+    assert len(list(elements)) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[1, 2", "line 1: Expecting ',' delimiter at column 6"),
+        ("[1\n 2]", "line 2: Expecting ',' delimiter at column 2"),
+        ("[1] 2", "line 1: Extra data at column 5"),
+        ("[1,]", "line 1: Expecting value at column 4"),
+        ('[\n{"a": tru}]', "line 2: Expecting value at column 7"),
+        ('[{"a": 1, "a": 2}]', "line 1: duplicate JSON member 'a'"),
+        ("[NaN]", "line 1: NaN is not a JSON number"),
+        ("[" * 100_000, "line 1: nested too deeply"),
+    ],
+)
+@pytest.mark.parametrize("read_bytes", [1, 64])
+def test_invalid_array_reports_line_and_column(text: str, reason: str, read_bytes: int) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        list(parse_json_array([text.encode()], read_bytes=read_bytes))
+    assert caught.value.message == f"invalid strict JSON at {reason}"
+
+
+@pytest.mark.parametrize("keep_dictionary", [True, False])
+def test_parquet_with_a_long_value_in_many_rows_is_read_in_small_batches(
+    tmp_path: Path, *, keep_dictionary: bool
+) -> None:
+    rows = 3_000
+    values = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), ["x" * 200_000])
+    table = pa.table({"name": [f"p{number}" for number in range(rows)], "text": values})
+    options = {} if keep_dictionary else {"store_schema": False}
+    pq.write_table(table, tmp_path / "p.parquet", compression="zstd", **options)
+    assert (tmp_path / "p.parquet").stat().st_size < 100_000
+    with (tmp_path / "p.parquet").open("rb") as stream:
+        opened = pq.ParquetFile(stream)
+        largest = found = 0
+        for batch in bounded_batches(parquet_batches(stream, opened, range(1), rows)):
+            found += batch.num_rows
+            largest = max(largest, batch.num_rows)
+    assert found == rows
+    assert largest * 200_000 <= BATCH_BYTES
+
+
+def test_decoded_bytes_beyond_the_limit_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "p.json.gz").write_bytes(gzip.compress(json.dumps([{"name": "a" * 3_000_000}]).encode()))
+    with limit_query(QueryLimits(decoded=1_000_000)), pytest.raises(ResourceLimit) as caught:
+        names(tmp_path / "p.json.gz")
+    assert caught.value.details["resource"] == "load_decoded_bytes"
 
 
 def test_a_line_that_is_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ N = TypeVar("N", int, float)
 ROWS: Final = "query_rows"
 BYTES: Final = "query_bytes"
 EDGES: Final = "query_edges"
+DECODED: Final = "load_decoded_bytes"
 POOL: Final = "query_pool_bytes"
 ACTOR_POOL: Final = "actor_query_bytes"
 # Temporary shortages: the same query may succeed when other queries have ended.
@@ -37,18 +38,20 @@ class QueryLimits:
     - `seconds`: time; `rows`: rows of the result
     - `bytes`: estimated memory of the largest step, intermediate rows and result included
     - `edges`: edges that the query follows, each as often as it is followed
+    - `decoded`: bytes that a load decompresses and decodes
 
     >>> QueryLimits(seconds=30, rows=100).lowered(QueryLimits(rows=1_000, edges=5))
-    QueryLimits(seconds=30, rows=100, bytes=None, edges=5)
+    QueryLimits(seconds=30, rows=100, bytes=None, edges=5, decoded=None)
     """
 
     seconds: float | None = None
     rows: int | None = None
     bytes: int | None = None
     edges: int | None = None
+    decoded: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("seconds", "rows", "bytes", "edges"):
+        for name in ("seconds", "rows", "bytes", "edges", "decoded"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise InvalidInput(f"a limit of {name} must be a positive number, got {value!r}")
@@ -60,6 +63,7 @@ class QueryLimits:
             _lower(self.rows, other.rows),
             _lower(self.bytes, other.bytes),
             _lower(self.edges, other.edges),
+            _lower(self.decoded, other.decoded),
         )
 
 
@@ -128,6 +132,7 @@ class QueryBudget:
         self.limits = limits
         self.peak_bytes = 0
         self.edges = 0
+        self.decoded = 0
         self._pool = pool
         self._owner = owner
         self._reserved = 0
@@ -148,9 +153,9 @@ class QueryBudget:
         limit = self.limits.bytes
         if limit is not None and needed > limit:
             raise ResourceLimit(
-                f"the query needs about {needed:,} bytes of memory, the limit is {limit:,}",
+                f"the request needs about {needed:,} bytes of memory, the limit is {limit:,}",
                 details={"resource": BYTES, "limit": limit, "actual": needed},
-                hint="connect the patterns of the query, filter earlier, return fewer columns, or split the query",
+                hint="connect patterns, filter earlier, return fewer columns, or load fewer rows at a time",
             )
         if self._pool is not None and needed > FREE_BYTES:
             self._pool.acquire(self._owner, needed - self._reserved)
@@ -175,6 +180,17 @@ class QueryBudget:
                 f"the query follows more than {limit:,} edges",
                 details={"resource": EDGES, "limit": limit, "actual": self.edges},
                 hint="start from fewer nodes, or follow fewer hops",
+            )
+
+    def count_decoded(self, size: int) -> None:
+        """Count bytes that a load has decompressed or decoded; `ResourceLimit` if they exceed the limit."""
+        self.decoded += size
+        limit = self.limits.decoded
+        if limit is not None and self.decoded > limit:
+            raise ResourceLimit(
+                f"the input has more than {limit:,} bytes when it is decompressed and decoded",
+                details={"resource": DECODED, "limit": limit, "actual": self.decoded},
+                hint="load the rows in several parts",
             )
 
     def check_rows(self, count: int) -> None:
@@ -206,8 +222,8 @@ def limit_query(
     >>> with limit_query(QueryLimits(bytes=1_000)):
     ...     require_bytes(2_000)
     Traceback (most recent call last):
-    omnigraph.errors.ResourceLimit: the query needs about 2,000 bytes of memory, the limit is 1,000
-    hint: connect the patterns of the query, filter earlier, return fewer columns, or split the query
+    omnigraph.errors.ResourceLimit: the request needs about 2,000 bytes of memory, the limit is 1,000
+    hint: connect patterns, filter earlier, return fewer columns, or load fewer rows at a time
     """
     outer = _current.get()
     budget = QueryBudget(limits, pool, owner) if outer is None else outer.lowered(limits)
@@ -243,6 +259,13 @@ def visit_edges(count: int) -> None:
     found = _current.get()
     if found is not None:
         found.visit_edges(count)
+
+
+def count_decoded(size: int) -> None:
+    """Count bytes that the current load has decoded. See `QueryBudget.count_decoded`."""
+    found = _current.get()
+    if found is not None:
+        found.count_decoded(size)
 
 
 def check_rows(count: int) -> None:

@@ -35,6 +35,8 @@ class ServerLimits:
     - `read_threads`, `write_threads`: concurrent reads and writes; `streams`: concurrent streams
     - `connections`: open connections; `requests`: requests that run or wait for a thread
     - `body_bytes`: bytes of JSON bodies in memory; `load_bytes`: bytes of one load of files
+    - `load_decoded_bytes`: bytes of one load of files when they are decompressed and decoded; `load_ratio`: how
+      many times larger than the files these may be, if they exceed 1 GiB
     - `cache_bytes`: size of the read cache that all graphs share; 0 means a quarter of the machine's memory
     - `query_bytes`: memory of one query; `query_pool_bytes`: memory of all queries; `actor_query_bytes`: memory of
       the queries of one actor; 0 means a share of the machine's memory, see `memory_limits`
@@ -60,6 +62,8 @@ class ServerLimits:
     requests: int = _integer("REQUESTS_MAX", 256)
     body_bytes: int = _integer("BODY_BYTES_MAX", 1 << 30)
     load_bytes: int = _integer("LOAD_BYTES_MAX", 64 << 30)
+    load_decoded_bytes: int = _integer("LOAD_DECODED_BYTES_MAX", 64 << 30)
+    load_ratio: int = _integer("LOAD_RATIO_MAX", 1000)
     cache_bytes: int = _integer("CACHE_BYTES", 0, 0)
     query_bytes: int = _integer("QUERY_BYTES_MAX", 0, 0)
     query_pool_bytes: int = _integer("QUERIES_BYTES_MAX", 0, 0)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from omnigraph.errors import InvalidInput
 from omnigraph.extras import requires
 from omnigraph.sources.arrow_errors import translate_arrow_errors, validated_batches
+from omnigraph.sources.decoded_sizes import bounded_batches, parquet_batches
 from omnigraph.sources.row_batch import BATCH_ROWS, InputBatch
 from omnigraph.sources.table_reader import TableInput
 from omnigraph.sources.tabular import read_dict_rows, read_table
@@ -34,9 +35,10 @@ def read_parquet(
     """Read the rows of a Parquet file, or of a range of its row groups, one batch in memory at a time."""
     with translate_arrow_errors(file.source):
         opened = pq.ParquetFile(stream)
-    groups = None if pieces is None else list(range(pieces.start, pieces.stop))
+    start, stop = (0, opened.num_row_groups) if pieces is None else (pieces.start, pieces.stop)
     with opened:
-        yield from _read(file, opened.schema_arrow, opened.iter_batches(BATCH_ROWS, row_groups=groups))
+        batches = parquet_batches(stream, opened, range(start, stop), BATCH_ROWS)
+        yield from _read(file, opened.schema_arrow, batches)
 
 
 def read_orc(stream: BinaryIO, file: TableInput, pieces: PieceRange | None = None) -> Iterator[InputBatch]:
@@ -63,7 +65,8 @@ def _read(file: TableInput, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
     with translate_arrow_errors(file.source):
         # Arrow decodes column names lazily, so that invalid UTF-8 in them is detected here.
         assert len(schema.names) == len(schema)
-    reader = pa.RecordBatchReader.from_batches(schema, validated_batches(batches, file.source))
+    validated = bounded_batches(validated_batches(batches, file.source))
+    reader = pa.RecordBatchReader.from_batches(schema, validated)
     return read_table(
         file.key, reader, file.catalog, source=file.source, on_reject=file.on_reject, mapping=file.mapping
     )

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from omnigraph.budget.query_budget import count_decoded
 from omnigraph.errors import InvalidInput, NotFound, StorageError
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.sources.mapping.type_mapping import FORMATS, Format
@@ -185,4 +186,5 @@ def read_chunks(stream: BinaryIO, name: str | None) -> Iterator[bytes]:
             raise StorageError(f"cannot read `{name}`: {error}", details={"source": name}) from error
         if not chunk:
             return
+        count_decoded(len(chunk))
         yield chunk

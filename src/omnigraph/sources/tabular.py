@@ -8,7 +8,7 @@ the header of a file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +26,9 @@ from omnigraph.sources.table_reader import TableReader
 from omnigraph.sources.table_values import RowErrors, convert_column, convert_json_column
 
 ArrowTable: TypeAlias = pa.Table | pa.RecordBatchReader | Iterable[pa.RecordBatch]
+
+# Texts of rows that are held as Python objects at a time.
+_PART_BYTES = 32 << 20
 
 
 def read_table(
@@ -72,13 +75,27 @@ def read_dict_rows(
     """
     convert = convert_column if is_typed else convert_json_column
     reader = TableReader(catalog, key, "row", convert, source=source, on_reject=on_reject, mapping=mapping)
-    iterator = iter(rows)
     first = 1
-    while part := list(islice(iterator, BATCH_ROWS)):
+    for part in _bounded_parts(rows):
         invalid = invalid_rows(reader.mapper, part)
         converted = DictRows(as_objects(part), is_typed=is_typed, records=part)
         yield from reader.read(converted, np.arange(first, first + len(part)), invalid)
         first += len(part)
+
+
+def _bounded_parts(rows: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield rows in lists of at most `BATCH_ROWS` rows and about `_PART_BYTES` of texts."""
+    part: list[Any] = []
+    size = 0
+    for row in rows:
+        part.append(row)
+        values = row.values() if isinstance(row, Mapping) else ()
+        size += sum(len(value) for value in values if isinstance(value, str | bytes | list))
+        if len(part) >= BATCH_ROWS or size >= _PART_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def read_typed_rows(

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from omnigraph.api.graph import Graph
 from omnigraph.api.results.loads import LoadReceipt
+from omnigraph.budget.query_budget import QueryLimits, limit_query
 from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.protocol import responses
 from omnigraph.protocol.codec import EXACT, NDJSON, encode, encode_error
@@ -31,7 +32,9 @@ from omnigraph.server.http.routing import (
     graph_router,
     reject_if_commit_header,
 )
+from omnigraph.server.limits import ServerLimits
 from omnigraph.server.routes.loads import authorize_load, warning_headers, write_chunks
+from omnigraph.server.running_queries import RunningQueries
 from omnigraph.server.uploads.multipart import FORM, Upload, parse_boundary
 from omnigraph.server.uploads.rejects import RejectBuffer
 from omnigraph.server.uploads.upload_sources import open_source
@@ -39,6 +42,8 @@ from omnigraph.server.uploads.upload_sources import open_source
 router = graph_router("loads", *WRITE_ERRORS, 412)
 
 LOAD_RESOURCE: Final = "load_bytes"
+# Up to this size the ratio of decoded to stored bytes does not matter.
+_FREE_DECODED_BYTES: Final = 1 << 30
 _SUCCESS: Responses = {200: {"description": "Success.", "content": {EXACT: {}, NDJSON: {}}}}
 _BODY: dict[str, Any] = {
     "requestBody": {
@@ -119,7 +124,7 @@ async def _receive_upload(context: RequestContext, boundary: bytes) -> AsyncIter
 def _load(context: RequestContext, options: LoadOptions, upload: Upload, graph: Graph) -> Any:
     rejects = RejectBuffer(upload, exact=context.exact) if options.rejects else None
     try:
-        receipt = _load_upload(graph, options, upload, rejects)
+        receipt = _load_upload(graph, options, upload, rejects, _limits_of(context, upload))
     except OmnigraphError as error:
         restored = upload.restore_error(error)
         if rejects is not None and rejects.count and context.exact and render_error(restored)[0] < 500:
@@ -143,9 +148,13 @@ def _load(context: RequestContext, options: LoadOptions, upload: Upload, graph: 
 
 
 def _load_upload(
-    graph: Graph, options: LoadOptions, upload: Upload, rejects: RejectBuffer | None
+    graph: Graph,
+    options: LoadOptions,
+    upload: Upload,
+    rejects: RejectBuffer | None,
+    limits: QueryLimits,
 ) -> LoadReceipt:
-    with open_source(upload.parts) as (source, mapping):
+    with open_source(upload.parts) as (source, mapping), limit_query(limits):
         return graph.load(
             source,
             options.mode,
@@ -161,6 +170,14 @@ def _load_upload(
             mapping=mapping,
             csv_null=options.csv_null,
         )
+
+
+def _limits_of(context: RequestContext, upload: Upload) -> QueryLimits:
+    """Return the limits of memory and of decoded bytes. A small file may be decoded to many times its size."""
+    limits: ServerLimits = context.request.app.state.resources.limits
+    queries: RunningQueries = context.request.app.state.queries
+    largest = max(_FREE_DECODED_BYTES, limits.load_ratio * upload.size)
+    return QueryLimits(bytes=queries.query_limits.bytes, decoded=min(limits.load_decoded_bytes, largest))
 
 
 def _is_upload_error(error: StorageError, upload: Upload) -> bool:

@@ -87,6 +87,11 @@ class Upload:
         except OSError as error:
             raise storage_error_from_os(error, "the uploaded file cannot be written") from error
 
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(part.path.stat().st_size for part in self.parts)
+
     def finish(self) -> None:
         """Raise `InvalidInput` if the body is incomplete."""
         if not self._ended:

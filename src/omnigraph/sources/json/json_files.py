@@ -6,15 +6,15 @@ same; blocks that Arrow rejects, and blocks with errors, are read row by row.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from omnigraph.errors import ErrorLocation, InvalidInput, ResourceLimit
+from omnigraph.errors import InvalidInput
 from omnigraph.sources.input_files import read_chunks
 from omnigraph.sources.input_rows import ArrowRows, DictRows
+from omnigraph.sources.json.json_array import parse_json_array
 from omnigraph.sources.json.json_lines_arrow import ArrowLineParser
 from omnigraph.sources.json.line_blocks import LineBlock, line_blocks, line_too_long, without_bom
 from omnigraph.sources.json.ndjson import decode_line
@@ -24,8 +24,6 @@ from omnigraph.sources.table_values import RowErrors, convert_json_column
 from omnigraph.sources.tabular import as_objects, invalid_rows, read_dict_rows
 
 _BLOCK_BYTES = 16 * 1024 * 1024
-# An array is read into memory as a whole.
-_MAX_ARRAY_BYTES = 1 << 30
 _BLANK = b" \t\r"
 
 
@@ -103,30 +101,11 @@ def _with_record_hints(errors: RowErrors, rows: list[Any]) -> RowErrors:
 
 
 def read_json_array(stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
-    """Read the rows of one JSON array of objects into memory; errors count its elements."""
-    data = bytearray()
-    for chunk in without_bom(read_chunks(stream, file.source)):
-        data += chunk
-        if len(data) > _MAX_ARRAY_BYTES:
-            raise ResourceLimit(
-                f"`{file.source}` is an array of more than {_MAX_ARRAY_BYTES:,} bytes",
-                hint="write one object per line, which is read in constant memory",
-                details={"resource": "json_array_bytes", "limit": _MAX_ARRAY_BYTES, "source": file.source},
-            )
-    rows = _parse_array(bytes(data), file.source)
+    """Read the rows of one JSON array of objects, one element in memory at a time; errors count its elements."""
+    rows = parse_json_array(without_bom(read_chunks(stream, file.source)), file.source)
     return read_dict_rows(
         file.key, rows, file.catalog, source=file.source, on_reject=file.on_reject, mapping=file.mapping
     )
-
-
-def _parse_array(data: bytes, source: str | None) -> list[Any]:
-    try:
-        rows: list[Any] = decode_line(data, 1)
-    except InvalidInput as error:
-        cause = error.__cause__
-        line = cause.lineno if isinstance(cause, json.JSONDecodeError) else 1
-        raise error.located(ErrorLocation(source=source, line=line)) from error
-    return rows
 
 
 def starts_with_array(stream: BinaryIO, name: str | None) -> bool:

@@ -99,6 +99,18 @@ def decode_line(line: bytes, place: int) -> Any:
     return value
 
 
+def decode_value(text: str, position: int) -> tuple[Any, int]:
+    """Return the value of strict JSON at a position, and the position behind it.
+
+    Raises the errors of Python's parser, `ValueError` for other violations, and `UnicodeEncodeError` for an
+    unpaired surrogate.
+    """
+    value, end = _DECODER.raw_decode(text, position)
+    if text.find("\\ud", position, end) >= 0 or text.find("\\uD", position, end) >= 0:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value, end
+
+
 def _invalid(place: int, reason: str, hint: str | None = None) -> InvalidInput:
     return InvalidInput(reason, hint=hint, location=ErrorLocation(line=place, syntax="strict JSON"))
 
