@@ -208,3 +208,5 @@ class Stats:
 
     read_iops = 0
     write_iops = 0
+    read_bytes = 0
+    written_bytes = 0
