@@ -104,16 +104,17 @@ def served(
     options = ["--bind", "127.0.0.1:0", "--workers", "2"]
     if tokens is None:
         options.append("--unauthenticated")
-    else:
+    elif tokens:
         env["OMNIGRAPH_SERVER_BEARER_TOKENS_JSON"] = json.dumps(dict(tokens))
     with process(str(config), *options, **storage, **env) as found:
         yield Served(found, address(found), writers)
 
 
-def write_config(folder: Path, uris: dict[str, str]) -> Path:
+def write_config(folder: Path, uris: dict[str, str], policy: str | None = None) -> Path:
     """Write a server configuration."""
     path = folder / "serve.yaml"
-    graphs: dict[str, Any] = {id_: {"uri": uri} for id_, uri in uris.items()}
+    more = {} if policy is None else {"policy": policy}
+    graphs: dict[str, Any] = {id_: {"uri": uri, **more} for id_, uri in uris.items()}
     path.write_text(json.dumps({"graphs": graphs}), encoding="utf-8")
     return path
 

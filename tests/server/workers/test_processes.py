@@ -17,6 +17,7 @@ import omnigraph as og
 from tests.server.running import SCHEMA, TOKENS, error_body, everything
 from tests.server.sockets import connected, head
 from tests.server.workers.running import (
+    NAMES,
     Served,
     add,
     is_gone,
@@ -252,3 +253,38 @@ def test_second_signal_ends_all_processes(far: Path, s3: Bucket) -> None:
             assert isinstance(write.exception(HANG), httpx.TransportError)
             storage.released.set()
         wait_until(lambda: all(is_gone(pid) for pid in children))
+
+
+# --- reload ------------------------------------------------------------------------------------------------
+
+
+def test_signal_to_the_parent_reloads_tokens_of_all_processes(
+    local: Path, clients: ExitStack, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    tokens = tmp_path_factory.mktemp("tokens") / "tokens.json"
+    tokens.write_text(json.dumps({"ann": "old"}), encoding="utf-8")
+    policy = local / "policy.yaml"
+    policy.write_text(json.dumps(everything("ann")), encoding="utf-8")
+    config = write_config(local, {"team": str(local / "team.omni")}, policy.name)
+    with served(config, tokens={}, OMNIGRAPH_SERVER_BEARER_TOKENS_FILE=str(tokens)) as server:
+        connections = open_clients(clients, server)
+
+        def statuses(token: str) -> set[int]:
+            found = set()
+            for client in connections:
+                client.headers["Authorization"] = f"Bearer {token}"
+                found.add(client.post("/graphs/team/query", json={"query": NAMES}).status_code)
+                found.add(client.post("/graphs/team/branches", json={"name": "main"}).status_code)
+            return found
+
+        # The name is reserved: 400 is the response of the writer.
+        assert statuses("old") == {200, 400}
+        tokens.write_text(json.dumps({"ann": "new"}), encoding="utf-8")
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: statuses("new") == {200, 400})
+        assert statuses("old") == {401}
+        # A process that is restarted reads the new tokens, too.
+        writer = server.children[0]
+        kill(writer)
+        wait_until(lambda: writer not in server.children and len(server.children) == 3)
+        assert statuses("new") == {200, 400}
