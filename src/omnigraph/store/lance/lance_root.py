@@ -147,8 +147,7 @@ class LanceRoot:
         """
         if self.local is None:
             return
-        folder = self.local / path
-        files = [folder / name for name in names]
+        files = [Path(f"{self.local}/{path}/{name}") for name in names]
         check_complete(files)
         self._sync(files)
 

@@ -38,13 +38,13 @@ def write_named_file(
     count_requests(writes=1)
     with translate_lance_errors(f"write {path}/data/{name}"):
         if root.local is not None:
-            folder = root.local / path / "data"
-            folder.mkdir(parents=True, exist_ok=True)
+            # One path object and no more: every commit does it twice. The session creates the directory.
+            target = Path(f"{root.local}/{path}/data/{name}")
             writer = session.open_writer(name, schema=rows.schema, version=file_format)
-            found = _encode(writer, folder / name, rows)
+            found = _encode(writer, target, rows)
             if with_digest:
-                written, name = name, name_with_digest(name, found.digest)
-                (folder / written).rename(folder / name)
+                name = name_with_digest(name, found.digest)
+                target.rename(f"{root.local}/{path}/data/{name}")
         else:
             # A temporary file first: its size saves a request at commit, and the upload is one put.
             with tempfile.TemporaryDirectory(prefix="omnigraph-") as scratch:

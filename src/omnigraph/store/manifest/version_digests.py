@@ -33,13 +33,13 @@ def record_version_digest(folder: Path, version: int) -> None:
     One append, which is atomic at this size. It is not synced, and a failure is ignored: the commit is complete.
     """
     with suppress(OSError, StorageError):
-        found = digest_file(folder / version_file(version), "")
+        found = digest_file(Path(f"{folder}/{version_file(version)}"), "")
         line = f"{version} {found.size} {found.digest}"
-        log = folder / "_digests" / "versions.log"
+        log = f"{folder}/_digests/versions.log"
         try:
             descriptor = _open(log)
         except FileNotFoundError:
-            log.parent.mkdir(exist_ok=True)
+            (folder / "_digests").mkdir(exist_ok=True)
             descriptor = _open(log)
         try:
             os.write(descriptor, f"{line} {_check(line)}\n".encode())
@@ -99,7 +99,7 @@ def trim_version_digests(folder: Path, first: int) -> None:
         new.replace(log)
 
 
-def _open(log: Path) -> int:
+def _open(log: str) -> int:
     return os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
 
