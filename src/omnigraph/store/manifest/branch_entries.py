@@ -69,11 +69,11 @@ class BranchEntries:
             yield from select_names(sorted(self._of_registry(view)), prefix, after)
             return
         first = index.find(prefix if after is None else max(prefix, after))
-        for position in range(first, len(index.files)):
-            bound = index.bounds[position]
+        for file in index.files[first:]:
+            bound = file.lower_bound
             if bound > prefix and not bound.startswith(prefix):
                 return
-            keys = self._rows.read_stored(view, index.files[position]).keys_in_order
+            keys = self._rows.read_stored(view, file).keys_in_order
             for key in select_names(keys, KEY_PREFIX + prefix, None if after is None else KEY_PREFIX + after):
                 yield key.removeprefix(KEY_PREFIX)
 

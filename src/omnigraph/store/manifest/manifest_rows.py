@@ -54,6 +54,11 @@ class StoredRows(Mapping[str, str]):
         """Return the rows of a file after checking them; `StorageError` if a checksum does not match."""
         for key, row in zip(keys, stored, strict=True):
             decode_row(file, key, row)
+        return cls.sort(keys, stored)
+
+    @classmethod
+    def sort(cls, keys: Sequence[str], stored: Sequence[str]) -> StoredRows:
+        """Return rows that need no check, because the digest of their file was compared."""
         ordered = sorted(keys)
         if ordered != keys:
             by_key = dict(zip(keys, stored, strict=True))

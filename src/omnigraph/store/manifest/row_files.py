@@ -13,6 +13,7 @@ from cachetools import LRUCache
 from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import NotFound, StorageError
+from omnigraph.store.file_digests import digest_file
 from omnigraph.store.lance.lance_files import FILE_FORMAT, file_name, get_fragment
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest_errors import MANIFEST, reading_file
@@ -84,12 +85,27 @@ class RowFiles:
             table = fragment.take(range(file.rows)) if is_small else fragment.to_table()
             keys, stored = table["key"].to_pylist(), table["body"].to_pylist()
             path = file_path(file)
-            if file.kind == BUCKETS:
+            if file.kind == BUCKETS and self._is_intact(file):
+                rows = StoredRows.sort(keys, stored)
+            elif file.kind == BUCKETS:
                 rows = StoredRows.check(path, keys, stored)
             else:
                 rows = {key: decode_row(path, key, body) for key, body in zip(keys, stored, strict=True)}
         self._cache(file.name, rows)
         return rows
+
+    def _is_intact(self, file: ManifestFile) -> bool:
+        """Return whether a local file has the digest that its name states.
+
+        This takes a tenth of the time of checking the rows of a full bucket. If not, the row that is damaged is
+        found by its checksum.
+        """
+        if self._root.local is None or file.digest is None:
+            return False
+        try:
+            return digest_file(self._root.local / file_path(file), "").digest == file.digest
+        except StorageError:
+            return False
 
     def read_stored(self, view: ManifestView, file: ManifestFile) -> StoredRows:
         """Return the rows of a bucket of branches. Raises the errors of `read`."""
