@@ -142,6 +142,7 @@ NEUTRAL = {
     *("allow_data_loss", "backfill", "confirm", "data", "dry_run", "entity", "expect_mutation", "force"),
     *(
         "csv_null",
+        "query_id",
         "timeout_seconds",
         "max_rows",
         "max_bytes",

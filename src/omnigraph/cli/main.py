@@ -38,6 +38,7 @@ from omnigraph.cli.commands.queries import query_commands
 from omnigraph.cli.commands.query import query
 from omnigraph.cli.commands.repair import repair
 from omnigraph.cli.commands.revert import revert
+from omnigraph.cli.commands.running import cancel, ps
 from omnigraph.cli.commands.schema import schema_commands
 from omnigraph.cli.commands.serve import serve
 from omnigraph.cli.commands.snapshot import snapshot
@@ -91,6 +92,8 @@ app.add_typer(policy_commands, name="policy")
 app.command()(fmt)
 app.command()(serve)
 app.add_typer(graph_commands, name="graphs")
+app.command(epilog=EPILOG)(ps)
+app.command(epilog=EPILOG)(cancel)
 app.command()(login)
 app.command()(logout)
 app.add_typer(profile_commands, name="profile")

@@ -28,6 +28,7 @@ from omnigraph.api.results.result import Result
 from omnigraph.client.branches import RemoteBranches
 from omnigraph.client.changes import RemoteChangeReads
 from omnigraph.client.request_names import condition, limits_of, params_of, place_of, segment
+from omnigraph.client.running_queries import RunningQuery, cancel_running, list_running
 from omnigraph.client.schemas import RemoteSchemaView
 from omnigraph.client.server_decisions import TokenActor, refuse_spark
 from omnigraph.client.stored_query_calls import QueryEntry, StoredQueryCalls
@@ -111,6 +112,19 @@ class RemoteGraph(RemoteChangeReads, Graph):
         permission to invoke queries gets `NotFound` for every name.
         """
         return self._stored_queries.invoke(name, params, branch, at, if_commit, expect_mutation)
+
+    # --- running requests --------------------------------------------------------------------------------
+
+    def running_queries(self) -> list[RunningQuery]:
+        """Return the requests that the server is running for this graph, the oldest first. Needs ``admin``."""
+        return list_running(self._transport)
+
+    def cancel_query(self, id: str) -> bool:  # noqa: A002 - the name is part of the API
+        """Cancel a running request by its id. Needs ``admin``.
+
+        Returns False for a write that has begun, which is completed. Raises `NotFound` if it is not running.
+        """
+        return cancel_running(self._transport, id)
 
     # --- reads -------------------------------------------------------------------------------------------
 

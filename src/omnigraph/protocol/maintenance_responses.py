@@ -31,6 +31,38 @@ class RecoveryListOutput(ResponseModel):
     recoveries: list[RecoveryOutput]
 
 
+class RunningQueryOutput(ResponseModel):
+    """A running request. `query` is the text of a query, cut after 2,000 characters.
+
+    `state` is `waiting` or `running`. `memory_bytes` is the estimated memory of the largest step so far.
+    """
+
+    id: str
+    graph_id: str
+    actor_id: str | None
+    operation: str
+    state: str
+    query: str | None
+    started_at: str
+    seconds: float
+    memory_bytes: Int64
+    visited_edges: Int64
+    cancellable: bool
+    request_id: str
+
+
+class RunningQueryListOutput(ResponseModel):
+    """Running requests, the oldest first."""
+
+    queries: list[RunningQueryOutput]
+
+
+class CancelledQueryOutput(RunningQueryOutput):
+    """A request that was to be cancelled. `cancelled` is false for a write that has begun."""
+
+    cancelled: bool
+
+
 class IndexOutput(ResponseModel):
     """An index: number of rows of the type and number of rows that the index covers."""
 

@@ -55,6 +55,7 @@ from omnigraph.server.routes import (
     maintenance,
     pages,
     reads,
+    running_queries,
     schemas,
     service,
     stored_queries,
@@ -79,6 +80,7 @@ _MODULES = (
     exports,
     export_files,
     maintenance,
+    running_queries,
 )
 _UNAUTHENTICATED_PATHS = frozenset({"/healthz", "/readyz"})
 _REPORTED_PROBLEMS = 3

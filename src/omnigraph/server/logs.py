@@ -1,4 +1,7 @@
-"""The server log: one JSON object per line. It never contains tokens, bodies or query strings."""
+"""The server log: one JSON object per line.
+
+It never contains tokens, bodies or query strings of URLs. The texts of slow queries are logged, without parameters.
+"""
 
 from __future__ import annotations
 

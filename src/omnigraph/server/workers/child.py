@@ -43,7 +43,7 @@ class ProcessServer(GracefulServer):
         )
         self._slot = slot
         self._channel = channel
-        self._control = ControlServer(app.state.metrics, app.state.readiness)
+        self._control = ControlServer(app.state.metrics, app.state.readiness, app.state.queries)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections, and tell the parent."""

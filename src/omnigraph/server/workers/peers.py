@@ -1,4 +1,4 @@
-"""Questions that the processes of a server ask each other: metrics and damaged graphs."""
+"""Questions that the processes of a server ask each other: metrics, damaged graphs and running requests."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import asyncio
 import json
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from anyio import to_thread
 
-from omnigraph.errors import OmnigraphError, StorageError
+from omnigraph.errors import NotFound, OmnigraphError, StorageError
 from omnigraph.protocol.codec import decode_error, encode_error
 from omnigraph.server.logs import LOGGER
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.readiness import Readiness
+from omnigraph.server.running_queries import RunningQueries
 from omnigraph.server.workers.metric_sums import sum_metrics
 from omnigraph.server.workers.process_slots import ProcessSlot, ProcessSlots
 
 _METRICS: Final = b"metrics\n"
 _PROBLEMS: Final = b"problems\n"
+_QUERIES: Final = b"queries "
+_CANCEL: Final = b"cancel "
 # A process that does not answer in time is left out. It may be starting.
 _ANSWER_SECONDS: Final = 2.0
 
@@ -27,8 +30,9 @@ _ANSWER_SECONDS: Final = 2.0
 class ControlServer:
     """Answers the questions of other processes."""
 
-    def __init__(self, metrics: Metrics, readiness: Readiness) -> None:
+    def __init__(self, metrics: Metrics, readiness: Readiness, queries: RunningQueries) -> None:
         self._metrics = metrics
+        self._queries = queries
         self._readiness = readiness
         self._server: asyncio.Server | None = None
 
@@ -44,6 +48,17 @@ class ControlServer:
             elif question == _PROBLEMS:
                 found = await to_thread.run_sync(self._readiness.find_problems)
                 writer.write(json.dumps({id_: encode_error(item) for id_, item in found.items()}).encode())
+            elif question.startswith(_QUERIES):
+                asked = json.loads(question.removeprefix(_QUERIES))
+                writer.write(json.dumps(self._queries.list(asked["graph_id"])).encode())
+            elif question.startswith(_CANCEL):
+                asked = json.loads(question.removeprefix(_CANCEL))
+                try:
+                    cancelled = self._queries.cancel(asked["graph_id"], asked["id"], asked["actor"])
+                except NotFound:
+                    # Another process runs it.
+                    cancelled = {}
+                writer.write(json.dumps(cancelled).encode())
             await writer.drain()
         except ConnectionError:
             # The process that asked has ended.
@@ -77,6 +92,17 @@ class Peers:
                 problems |= dict.fromkeys(self._slots.graphs_of(slot), error)
         return {**problems, **own}
 
+    async def list_queries(self, graph_id: str) -> list[dict[str, Any]]:
+        """Return the running requests of a graph in the other processes."""
+        answers = await self._ask(self._others, _QUERIES + _line({"graph_id": graph_id}))
+        return [item for answer in answers.values() for item in json.loads(answer)]
+
+    async def cancel_query(self, graph_id: str, id_: str, actor: str | None) -> dict[str, Any] | None:
+        """Cancel a request in the process that runs it; None if there is none."""
+        question = _CANCEL + _line({"graph_id": graph_id, "id": id_, "actor": actor})
+        answers = await self._ask(self._others, question)
+        return next((found for answer in answers.values() if (found := json.loads(answer))), None)
+
     async def _ask(self, slots: Sequence[ProcessSlot], question: bytes) -> dict[str, bytes]:
         answers = await asyncio.gather(*(self._ask_one(slot, question) for slot in slots))
         return {slot.name: text for slot, text in zip(slots, answers, strict=True) if text is not None}
@@ -93,3 +119,7 @@ class Peers:
         except (OSError, TimeoutError):
             LOGGER.warning("a process does not answer", extra={"fields": {"peer": slot.name}})
             return None
+
+
+def _line(members: Mapping[str, Any]) -> bytes:
+    return json.dumps(members).encode() + b"\n"

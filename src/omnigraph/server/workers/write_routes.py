@@ -14,6 +14,8 @@ _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 READING_ROUTES: Final = frozenset(
     {"query", "read", "explain", "export", "export/files", "schema/plan", "changes/baseline"}
 )
+# A worker asks all processes which of them runs a request.
+_RUNNING_QUERIES: Final = "running/"
 _STORED_QUERY = re.compile(r"queries/([^/]+)(?:/if-graph-commit)?")
 _GRAPH_PATH = re.compile(r"(?:https?://[^/]+)?/graphs/([^/]+)/(.+)", re.IGNORECASE)
 
@@ -31,7 +33,7 @@ def find_written_graph(method: str, raw_path: str, graphs: Mapping[str, HostedGr
         return None
     graph_id, route = _decode(found[1]), found[2]
     hosted = graphs.get(graph_id)
-    if hosted is None or route in READING_ROUTES:
+    if hosted is None or route in READING_ROUTES or route.startswith(_RUNNING_QUERIES):
         return None
     if stored := _STORED_QUERY.fullmatch(route):
         query = hosted.queries.get(_decode(stored[1]))
