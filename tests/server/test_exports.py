@@ -25,6 +25,15 @@ def test_export_streams_every_record(client: httpx.Client) -> None:
     assert response.headers["transfer-encoding"] == "chunked"
     assert [json.loads(line)["data"]["id"] for line in response.text.splitlines()] == ["Ann", "Bob"]
     assert client.post("/export", json={"type_names": ["Knows"]}).text == ""
+    everything = client.post("/export").text
+    bodies: list[dict[str, list[str]]] = [
+        {"table_keys": []},
+        {"type_names": []},
+        {"table_keys": ["node:Person", "edge:Knows"]},
+    ]
+    for body in bodies:
+        assert client.post("/export", json=body).text == everything
+    assert client.post("/export", json={"table_keys": ["edge:Knows"]}).text == ""
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from omnigraph.errors import InvalidInput
+from omnigraph.errors import InvalidInput, OmnigraphError
 
 if TYPE_CHECKING:
     from omnigraph.client.graph import RemoteGraph
@@ -45,6 +45,9 @@ def connect(
     connection is alive. A write whose response is lost raises `OutcomeUnknown`. It is not retried unless it has an
     `idempotency_key`. Proxy settings of the environment are ignored.
 
+    A server that implements only the public HTTP contract is supported as well. Calls and arguments that the
+    contract does not have raise `InvalidInput`, and `actor` is None.
+
     `ca_file` is the PEM file of the certificate authorities that may have issued the TLS certificate of the server.
     Without it the environment variable ``SSL_CERT_FILE`` or else the well-known authorities decide.
 
@@ -64,12 +67,29 @@ def connect(
     }
     transport = Transport(graph_url(url, graph), check_token(token), timeout, ca_file)
     try:
-        return RemoteGraph(
-            transport, transport.call("GET", "", lambda answer: answer["actor_id"]), connection
-        )
+        actor = transport.call("GET", "", lambda answer: answer["actor_id"])
+    except BaseException as error:
+        transport.close()
+        if isinstance(error, OmnigraphError) and error.details.get("status") in (404, 405):
+            return _connect_to_public_server(connection)
+        raise
+    return RemoteGraph(transport, actor, connection)
+
+
+def _connect_to_public_server(connection: Mapping[str, Any]) -> RemoteGraph:
+    """Connect to a server that does not have our own route for a graph. Our own errors have no status."""
+    from omnigraph.client.graph import RemoteGraph
+    from omnigraph.client.public_contract import PublicTransport
+
+    url = graph_url(connection["url"], connection["graph"])
+    transport = PublicTransport(url, connection["token"], connection["timeout"], connection["ca_file"])
+    try:
+        transport.call("GET", "/branches", lambda answer: answer["branches"])
     except BaseException:
         transport.close()
         raise
+    # The contract has no route that tells the actor of a token.
+    return RemoteGraph(transport, None, connection)
 
 
 def list_graphs(

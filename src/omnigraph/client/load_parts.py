@@ -147,10 +147,10 @@ def _member(document: Mapping[str, Any], name: str, member: str) -> str | None:
 
 
 def _file_part(name: str, file: InputFile) -> FormPart:
-    return FormPart(name, lambda: _file_bytes(file), file_name=file.name)
+    return FormPart(name, lambda: read_file(file), file_name=file.name)
 
 
-def _file_bytes(file: InputFile) -> Iterator[bytes]:
+def read_file(file: InputFile) -> Iterator[bytes]:
     """Yield the bytes of a file; a compressed file stays compressed."""
     try:
         stream = file.open()

@@ -34,6 +34,10 @@ def send_load(
     """
     from omnigraph.client.multipart_body import MultipartForm
 
+    if transport.is_public:
+        from omnigraph.client.public_loads import send_public_load
+
+        return send_public_load(transport, request, options or {})
     refuse_spark(request.engine, request.spark)
     form = MultipartForm(_parts(transport, request, options or {}), request.progress)
     headers = {"Content-Type": form.content_type}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import (
     Conflict,
     InvalidInput,
+    MergeConflicts,
     NotFound,
     OmnigraphError,
     OutcomeUnknown,
@@ -65,6 +66,12 @@ def _decode_or_map(response: httpx.Response, writes: bool, key: str | None) -> O
     if status == 401:
         hint = "pass a valid bearer token: `token` of connect, or `omnigraph login`"
         return PermissionDenied(text, details=details, hint=hint)
+    if "merge_conflicts" in body and isinstance(body["merge_conflicts"], list) and body["merge_conflicts"]:
+        return MergeConflicts(text, body["merge_conflicts"], details=details)
+    if isinstance(body.get("precondition_failure"), Mapping):
+        return PreconditionFailed(text, details={**details, **body["precondition_failure"]})
+    if isinstance(body.get("recovery_required"), Mapping):
+        return RecoveryRequired(text, details={**details, **body["recovery_required"]})
     if status == 413:
         limit = body.get("resource_limit")
         return ResourceLimit(text, details={**details, **(limit if isinstance(limit, Mapping) else {})})

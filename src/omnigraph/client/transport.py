@@ -60,6 +60,9 @@ class Transport:
     for the next bytes, None for no limit. A write has no timeout, because its outcome would be unknown.
     """
 
+    # Whether the server implements only the public contract; see `PublicTransport`.
+    is_public = False
+
     def __init__(
         self,
         url: str,

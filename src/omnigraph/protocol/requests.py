@@ -144,12 +144,28 @@ class IngestRequest(LenientRequest):
 
 
 class ExportRequest(StrictRequest):
-    """Export request. Without `type_names` all types are exported."""
+    """Export request. Without `type_names`, or with an empty list, all types are exported.
+
+    `table_keys` is an earlier name: each key is a type name with the prefix ``node:`` or ``edge:``.
+    """
 
     branch: BranchName = "main"
     snapshot: str | None = None
     at: Timestamp | None = None
     type_names: list[str] | None = None
+    table_keys: list[str] | None = None
+
+    def types(self, *, exact: bool) -> list[str] | None:
+        """Return the types to export; None for all. If `exact` is true, an empty list means no types.
+
+        >>> ExportRequest(table_keys=[]).types(exact=False)
+        >>> ExportRequest(table_keys=["node:Person"]).types(exact=False)
+        ['Person']
+        """
+        if exact and self.type_names is not None:
+            return self.type_names
+        keys = [key.rpartition(":")[2] for key in self.table_keys or ()]
+        return [*(self.type_names or ()), *keys] or None
 
 
 class ExportFilesRequest(ExportRequest):

@@ -33,17 +33,21 @@ USE_PARAMETER: Final = "use the query parameter `if_commit`"
 COMMON_ERRORS: Final = (400, 401, 403, 404, 413, 500, 503)
 BODY_ERRORS: Final = (415,)
 WRITE_ERRORS: Final = (409, 415, 429)
+# Writes whose Blob values can be external objects, and merges that copy such values.
+BLOB_WRITE_ERRORS: Final = (*WRITE_ERRORS, 424)
 _DESCRIPTIONS: Mapping[int, str] = {
     400: "Invalid request.",
     401: "Missing or invalid bearer token.",
     403: "Access denied by policy.",
     404: "Graph or named object not found.",
+    405: "Method not allowed.",
     409: "Conflict with the current state.",
     410: "The requested changes were removed by garbage collection.",
     412: "Precondition failed.",
     413: "Request too large, or read time limit exceeded.",
     415: "Unsupported media type.",
     416: "Range not satisfiable.",
+    424: "An external object of a Blob value cannot be read.",
     429: "Per-actor limit on requests in flight exceeded.",
     500: "Storage failure or internal error.",
     503: "Server overloaded or shutting down, or the graph requires recovery.",

@@ -16,6 +16,7 @@ from omnigraph.protocol.requests import BranchCreateRequest, BranchMergeRequest,
 from omnigraph.protocol.result_bodies import commit_body, merge_body
 from omnigraph.server.http.request_context import Context, Segment
 from omnigraph.server.http.routing import (
+    BLOB_WRITE_ERRORS,
     SUCCESS,
     USE_MEMBER,
     WRITE_ERRORS,
@@ -104,7 +105,7 @@ async def delete_branch(context: Context, branch: Segment) -> Response:
     operation_id="cluster_mergeBranches",
     response_model=responses.BranchMergeOutput,
     response_model_exclude_none=True,
-    responses={**SUCCESS, **error_responses(*WRITE_ERRORS, 412)},
+    responses={**SUCCESS, **error_responses(*BLOB_WRITE_ERRORS, 412)},
 )
 async def merge_branches(context: Context, body: BranchMergeRequest) -> Response:
     """Merge a branch into another as one commit. Conflicts are reported with 409, and nothing is changed."""

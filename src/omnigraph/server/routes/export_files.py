@@ -36,7 +36,11 @@ async def export_files(context: Context, body: ExportFilesRequest | None = None)
     def produce(graph: Graph, file: IO[Any]) -> None:
         with tempfile.TemporaryDirectory(prefix="omnigraph-export-", ignore_cleanup_errors=True) as folder:
             graph.export(
-                f"{folder}/", types=request.type_names, format=request.format, engine="local", **snapshot
+                f"{folder}/",
+                types=request.types(exact=context.exact),
+                format=request.format,
+                engine="local",
+                **snapshot,
             )
             write_archive(Path(folder), file)
 

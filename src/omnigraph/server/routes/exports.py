@@ -13,7 +13,7 @@ from omnigraph.protocol.requests import ExportRequest
 from omnigraph.server.http.request_context import Context, RequestContext
 from omnigraph.server.http.routing import BODY_ERRORS, Responses, graph_router
 
-router = graph_router("exports", *BODY_ERRORS)
+router = graph_router("exports", *BODY_ERRORS, 409)
 
 NDJSON_UTF8 = f"{NDJSON}; charset=utf-8"
 _STREAM: Responses = {
@@ -28,7 +28,7 @@ async def export(context: Context, body: ExportRequest | None = None) -> Respons
     snapshot = authorize_export(context, request)
 
     def produce(graph: Graph, file: IO[Any]) -> None:
-        graph.export(file, types=request.type_names, engine="local", **snapshot)
+        graph.export(file, types=request.types(exact=context.exact), engine="local", **snapshot)
         if context.exact:
             file.write(END)
 

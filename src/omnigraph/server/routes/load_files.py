@@ -26,8 +26,8 @@ from omnigraph.server.http.error_responses import CODES, render_error
 from omnigraph.server.http.request_body import BATCH_BYTES, read_limited
 from omnigraph.server.http.request_context import Context, RequestContext
 from omnigraph.server.http.routing import (
+    BLOB_WRITE_ERRORS,
     USE_PARAMETER,
-    WRITE_ERRORS,
     Responses,
     graph_router,
     reject_if_commit_header,
@@ -39,7 +39,7 @@ from omnigraph.server.uploads.multipart import FORM, Upload, parse_boundary
 from omnigraph.server.uploads.rejects import RejectBuffer
 from omnigraph.server.uploads.upload_sources import open_source
 
-router = graph_router("loads", *WRITE_ERRORS, 412)
+router = graph_router("loads", *BLOB_WRITE_ERRORS, 412)
 
 LOAD_RESOURCE: Final = "load_bytes"
 # Up to this size the ratio of decoded to stored bytes does not matter.

@@ -24,14 +24,14 @@ from omnigraph.server.http.error_responses import HttpError
 from omnigraph.server.http.request_body import BATCH_BYTES, BATCH_RESOURCE, read_limited
 from omnigraph.server.http.request_context import Context, RequestContext
 from omnigraph.server.http.routing import (
+    BLOB_WRITE_ERRORS,
     SUCCESS,
-    WRITE_ERRORS,
     add_deprecation_headers,
     graph_router,
     reject_if_commit_header,
 )
 
-router = graph_router("loads", *WRITE_ERRORS)
+router = graph_router("loads", *BLOB_WRITE_ERRORS)
 
 _SPOOL_BYTES = 1 << 20
 _WRITE_BYTES = 1 << 20

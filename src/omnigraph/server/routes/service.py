@@ -91,7 +91,7 @@ def _brief(error: OmnigraphError) -> str:
     "/graphs",
     operation_id="listGraphs",
     response_model=responses.GraphListResponse,
-    responses={**_OK, **error_responses(401, 403)},
+    responses={**_OK, **error_responses(401, 403, 405)},
 )
 async def list_graphs(request: Request) -> Response:
     """List graphs. Requires a policy of the server that allows `graph_list`, if the server has tokens."""

@@ -11,10 +11,10 @@ from omnigraph.protocol.requests import InvokeStoredQueryRequest
 from omnigraph.protocol.result_bodies import change_body
 from omnigraph.server.http.request_context import QUERY_NOT_FOUND, Context, RequestContext, Segment
 from omnigraph.server.http.routing import (
+    BLOB_WRITE_ERRORS,
     IF_COMMIT_HEADER,
     SUCCESS,
     USE_ROUTE,
-    WRITE_ERRORS,
     error_responses,
     graph_router,
     read_if_commit_header,
@@ -44,7 +44,7 @@ async def list_queries(context: Context) -> Response:
     "/queries/{name}",
     operation_id="cluster_invoke_query",
     response_model=responses.InvokeStoredQueryResponse,
-    responses={**ROWS, **error_responses(*WRITE_ERRORS)},
+    responses={**ROWS, **error_responses(*BLOB_WRITE_ERRORS)},
 )
 async def invoke_query(
     context: Context, name: Segment, body: InvokeStoredQueryRequest | None = None
@@ -59,7 +59,7 @@ async def invoke_query(
     operation_id="cluster_invoke_query_if_graph_commit",
     response_model=responses.ChangeOutput,
     openapi_extra=IF_COMMIT_HEADER,
-    responses={**SUCCESS, **error_responses(*WRITE_ERRORS, 412)},
+    responses={**SUCCESS, **error_responses(*BLOB_WRITE_ERRORS, 412)},
 )
 async def invoke_query_if_graph_commit(
     context: Context, name: Segment, body: InvokeStoredQueryRequest | None = None

@@ -13,10 +13,10 @@ from omnigraph.protocol.requests import ChangeRequest
 from omnigraph.protocol.result_bodies import change_body
 from omnigraph.server.http.request_context import Context, RequestContext
 from omnigraph.server.http.routing import (
+    BLOB_WRITE_ERRORS,
     IF_COMMIT_HEADER,
     SUCCESS,
     USE_ROUTE,
-    WRITE_ERRORS,
     add_deprecation_headers,
     error_responses,
     graph_router,
@@ -32,7 +32,7 @@ router = graph_router("writes")
     "/mutate",
     operation_id="cluster_mutate",
     response_model=responses.ChangeOutput,
-    responses={**SUCCESS, **error_responses(*WRITE_ERRORS)},
+    responses={**SUCCESS, **error_responses(*BLOB_WRITE_ERRORS)},
 )
 async def mutate(context: Context, body: ChangeRequest) -> Response:
     """Run a mutation as one atomic commit."""
@@ -45,7 +45,7 @@ async def mutate(context: Context, body: ChangeRequest) -> Response:
     operation_id="cluster_mutate_if_graph_commit",
     response_model=responses.ChangeOutput,
     openapi_extra=IF_COMMIT_HEADER,
-    responses={**SUCCESS, **error_responses(*WRITE_ERRORS, 412)},
+    responses={**SUCCESS, **error_responses(*BLOB_WRITE_ERRORS, 412)},
 )
 async def mutate_if_graph_commit(context: Context, body: ChangeRequest) -> Response:
     """Run a mutation if the head of the branch is the commit in `Omnigraph-If-Graph-Commit`."""
@@ -56,7 +56,7 @@ async def mutate_if_graph_commit(context: Context, body: ChangeRequest) -> Respo
     "/change",
     operation_id="cluster_change",
     response_model=responses.ChangeOutput,
-    responses={**SUCCESS, **error_responses(*WRITE_ERRORS)},
+    responses={**SUCCESS, **error_responses(*BLOB_WRITE_ERRORS)},
     deprecated=True,
 )
 async def change(context: Context, body: ChangeRequest) -> Response:
