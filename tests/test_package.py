@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 # The distribution that installs a library, where the names differ. The last ones come as dependencies of another.
 _DISTRIBUTIONS = {
     "lance": "pylance",
+    "opentelemetry": "opentelemetry-sdk",
     "prometheus_client": "prometheus-client",
     "python_multipart": "python-multipart",
     "typing_extensions": "typing-extensions",

@@ -13,6 +13,7 @@ from omnigraph.errors import InvalidInput
 # pyproject.toml.
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "avro": ("fastavro",),
+    "otel": ("opentelemetry",),
     "pandas": ("pandas",),
     "polars": ("polars",),
     "server": ("fastapi", "httptools", "prometheus_client", "python_multipart", "starlette", "uvicorn"),

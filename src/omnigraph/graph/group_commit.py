@@ -30,6 +30,7 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_request import Prepare, WriteRequest, WriteResult
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
 from omnigraph.store.request_counts import attribute_requests_to
+from omnigraph.store.spans import span
 from omnigraph.store.sync import SyncBatch
 
 if TYPE_CHECKING:
@@ -255,7 +256,8 @@ class GroupCommit:
         files = chain.syncs.start()
         try:
             plans = [link.plan for link in chain.links]
-            receipts = publish_chain(self._host.manifest, plans, wait_for_files=files.result)
+            with span("commit", commits=len(plans)):
+                receipts = publish_chain(self._host.manifest, plans, wait_for_files=files.result)
         except ChainFailed as failed:
             for index, write in enumerate(writes):
                 write.attempted_id = None

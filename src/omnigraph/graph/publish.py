@@ -24,6 +24,7 @@ from omnigraph.store.manifest.manifest import Manifest, SwapLost, SwapOutcomeUnk
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord, RecoveryRecord, TablePin
+from omnigraph.store.spans import span
 
 if TYPE_CHECKING:
     from omnigraph.graph.transaction import Transaction
@@ -93,7 +94,8 @@ def publish(
     repeated and raises `StorageError`. After any error except `OutcomeUnknown`, nothing is visible.
     """
     try:
-        return publish_chain(manifest, [plan], recovery=recovery, before_swap=before_swap)[0]
+        with span("commit", commits=1):
+            return publish_chain(manifest, [plan], recovery=recovery, before_swap=before_swap)[0]
     except ChainFailed as failed:
         if failed.errors:
             raise failed.errors[0] from failed.__cause__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -62,6 +63,7 @@ from omnigraph.server.routes import (
     writes,
 )
 from omnigraph.server.running_queries import RunningQueries
+from omnigraph.server.tracing import TracingMiddleware, tracing
 
 _MODULES = (
     pages,
@@ -92,6 +94,7 @@ class AppOptions:
 
     If `is_local` is true, only local requests are accepted; see `check_local`. Web pages of `cors_origins` may read
     responses. `metrics` is who may read `/metrics`, and anyone may read them on `metrics_socket`.
+    OpenTelemetry spans are sent to `traces_endpoint`.
     """
 
     is_local: bool = False
@@ -99,6 +102,7 @@ class AppOptions:
     metrics: Access = "token"
     rate_limiter: RateLimiter | None = None
     metrics_socket: socket.socket | None = None
+    traces_endpoint: str | None = None
 
 
 def create_app(resources: ServerResources, options: AppOptions | None = None) -> FastAPI:
@@ -122,6 +126,7 @@ def create_app(resources: ServerResources, options: AppOptions | None = None) ->
     app.state.metrics_access = options.metrics
     app.state.metrics_socket = options.metrics_socket
     app.state.rate_limiter = options.rate_limiter
+    app.state.traces_endpoint = options.traces_endpoint
     # The other processes of the server.
     app.state.peers = None
     app.state.admission = Admission(resources.limits)
@@ -144,6 +149,8 @@ def create_app(resources: ServerResources, options: AppOptions | None = None) ->
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_middleware(CompressionMiddleware)
     app.add_middleware(RequestMiddleware, metrics=metrics, capacity=app.state.capacity)
+    if options.traces_endpoint is not None:
+        app.add_middleware(TracingMiddleware)
     if options.cors_origins:
         # The outermost, so that scripts can read the errors of the others.
         app.add_middleware(CorsMiddleware, origins=options.cors_origins)
@@ -154,8 +161,9 @@ def create_app(resources: ServerResources, options: AppOptions | None = None) ->
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     to_thread.current_default_thread_limiter().total_tokens = app.state.resources.limits.read_threads
-    async with serve_metrics(app.state.metrics_socket, lambda: service.render_metrics(app)):
-        yield
+    with tracing(app.state.traces_endpoint, os.environ):
+        async with serve_metrics(app.state.metrics_socket, lambda: service.render_metrics(app)):
+            yield
     app.state.streams.close()
 
 

@@ -29,6 +29,7 @@ from omnigraph.server.logs import LOGGER, log_to_stderr
 from omnigraph.server.metrics_endpoint import read_metrics_access
 from omnigraph.server.reload import Reloader
 from omnigraph.server.tls import TlsCertificates, find_tls_files
+from omnigraph.server.tracing import find_traces_endpoint
 from omnigraph.server.uploads.temporary_files import private_temporary_folder
 from omnigraph.server.workers.process_slots import Kind
 from omnigraph.server.workers.start import ProcessServing, count_processes, serve_processes
@@ -113,6 +114,7 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
         parse_origins(listed, is_local=is_local),
         access.main,
         RateLimiter(limits.actor_rate, limits.actor_burst) if limits.actor_rate else None,
+        traces_endpoint=find_traces_endpoint(environment),
     )
     with ExitStack() as sockets:
         if access.bind is not None:

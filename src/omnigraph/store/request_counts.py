@@ -21,6 +21,8 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import ParamSpec, Protocol, TypeVar
 
+from omnigraph.store.spans import span
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -174,9 +176,11 @@ def attribute_requests_to(counter: LanceRequestCounter) -> None:
 class LanceCall:
     """A context in which Lance requests of any thread are counted. Without a call in progress it does nothing."""
 
-    __slots__ = ("_call", "_counter")
+    __slots__ = ("_call", "_counter", "_span")
 
     def __enter__(self) -> None:
+        self._span = span("storage")
+        self._span.__enter__()
         self._call = _CALL.get()
         self._counter = None if self._call is None else self._call.counter
         if self._call is not None and self._counter is not None:
@@ -185,6 +189,7 @@ class LanceCall:
     def __exit__(self, *_: object) -> None:
         if self._call is not None and self._counter is not None:
             self._counter.leave(self._call)
+        self._span.__exit__(None, None, None)
 
 
 def propagate_context(work: Callable[P, R]) -> Callable[P, R]:

@@ -44,6 +44,7 @@ from omnigraph.lang.gq.query_parameters import bind_params
 from omnigraph.load.load_request import LoadRequest
 from omnigraph.maintain.backup.copy_report import CopyReport
 from omnigraph.maintain.verification.verify_options import VerifyOptions
+from omnigraph.store.spans import span
 
 if TYPE_CHECKING:
     from omnigraph.api.results.blobs import Blob, BlobSelector
@@ -123,10 +124,11 @@ class LocalGraph(LocalChangeReads, Graph):
     # --- reads -------------------------------------------------------------------------------------------
 
     def _query(self, text: str, options: QueryOptions) -> Result:
-        if options.limits == NO_LIMITS:
-            return self._run_query(text, options)
-        with limit_query(options.limits):
-            return self._run_query(text, options)
+        with span("query", branch=str(options.branch)):
+            if options.limits == NO_LIMITS:
+                return self._run_query(text, options)
+            with limit_query(options.limits):
+                return self._run_query(text, options)
 
     def _run_query(self, text: str, options: QueryOptions) -> Result:
         snapshot, query, bindings = self._prepare_read(text, options)
