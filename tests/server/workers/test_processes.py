@@ -219,6 +219,17 @@ def test_process_that_cannot_start_again_ends_the_server(local: Path) -> None:
         assert not open_port(server.url)
 
 
+def test_server_is_not_ready_while_a_writer_does_not_respond(local: Path) -> None:
+    with served(local) as server:
+        assert server.get("/readyz").status_code == 200
+        writer = server.children[0]
+        os.kill(writer, signal.SIGSTOP)
+        body = error_body(server.get("/readyz"), 503)
+        assert body["unready_graphs"] == {"team": "the writer process is not running"}
+        os.kill(writer, signal.SIGCONT)
+        wait_until(lambda: server.get("/readyz").status_code == 200)
+
+
 # --- shutdown ----------------------------------------------------------------------------------------------
 
 

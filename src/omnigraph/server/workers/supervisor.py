@@ -76,8 +76,9 @@ class Supervisor:
         self._start = start
         self._announce = announce
         self._children: dict[int, _Child] = {}
-        # Failed starts in a row, and the time of the next start, by the index of the slot.
+        # Failed starts and early ends in a row, and the time of the next start, by the index of the slot.
         self._failures: dict[int, int] = {}
+        self._crashes: dict[int, int] = {}
         self._restarts: dict[int, float] = {}
         self._signals: list[int] = []
         self._is_stopping = False
@@ -206,9 +207,8 @@ class Supervisor:
         if child.is_ready:
             LOGGER.error("process ended, restarting it", extra={"fields": fields})
             is_stable = time.monotonic() - child.started_at > _STABLE_SECONDS
-            failures = 0 if is_stable else self._failures.get(slot.index, 0)
-            self._restarts[slot.index] = time.monotonic() + _delay(failures)
-            self._failures[slot.index] = 0
+            crashes = self._crashes[slot.index] = 0 if is_stable else self._crashes.get(slot.index, -1) + 1
+            self._restarts[slot.index] = time.monotonic() + _delay(crashes)
             return
         error = child.error()
         reason = str(error) if error is not None else f"it exited with {code}"
