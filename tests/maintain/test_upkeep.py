@@ -299,11 +299,27 @@ class TestBackground:
         graph.background = work = Upkeep(graph, every=1)
         for number in range(6):
             change(graph, f"p{number}")
-            wait_until(lambda: not _is_running())
+            wait_until(lambda: work._pass is not None and work._pass.done())
         work.close()
         (warning,) = [text for text in graph.warnings if "upkeep" in text]
         assert "is tried again later" in warning
         assert len(history(graph)) == 7
+
+    def test_passes_of_a_handle_run_in_one_thread(
+        self, graph: Repository, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        threads: list[threading.Thread] = []
+        monkeypatch.setattr(Upkeep, "run_pass", lambda _: threads.append(threading.current_thread()))
+        work = Upkeep(graph, every=1)
+        overwrite(graph, "p")
+        for number in range(1, 4):
+            work.notice_commit("main")
+            wait_until(lambda: work._pass is not None and work._pass.done())
+            assert len(threads) == number
+        assert len(set(threads)) == 1
+        assert sum(item.name.startswith("omnigraph-upkeep-pass") for item in threading.enumerate()) == 1
+        work.close()
+        assert not _is_running()
 
     def test_close_stops_a_pass_that_is_running(self, graph: Repository) -> None:
         work = Upkeep(graph, every=1)
@@ -379,4 +395,4 @@ def test_two_handles_that_perform_upkeep_at_once_lose_nothing(graph: Repository,
 
 def _is_running() -> bool:
     time.sleep(0)
-    return any(item.name == "omnigraph-upkeep" for item in threading.enumerate())
+    return any(item.name.startswith("omnigraph-upkeep-pass") for item in threading.enumerate())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -41,6 +42,7 @@ MAX_ROWS: Final = 1 << 23
 # After this many errors in a row the wait is no longer doubled.
 _MAX_DOUBLINGS: Final = 6
 MESSAGE: Final = "automatic upkeep"
+_THREAD_NAME: Final = "omnigraph-upkeep-pass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,10 @@ def attach_upkeep(
 
 
 class Upkeep:
-    """The upkeep of one handle. It starts a thread for each pass, and none while there is nothing to do.
+    """The upkeep of one handle. The first pass starts a thread, which performs all passes until `close`.
+
+    The C library gives a thread memory of its own and keeps what the thread frees. With a thread for each pass, the
+    memory of all of them would grow to that of the largest pass.
 
     With `finish`, `close` waits for the end of a pass instead of stopping it.
     """
@@ -80,7 +85,8 @@ class Upkeep:
         self._every = every
         self._finish = finish
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._worker: ThreadPoolExecutor | None = None
+        self._pass: Future[None] | None = None
         self._watcher: threading.Thread | None = None
         self._stopped = threading.Event()
         self._failures = 0
@@ -99,13 +105,13 @@ class Upkeep:
         if self._repository.manifest.view.version < self._due or self._stopped.is_set():
             return
         with self._lock:
-            if self._stopped.is_set() or (self._thread is not None and self._thread.is_alive()):
+            if self._stopped.is_set() or (self._pass is not None and not self._pass.done()):
                 return
-            thread = threading.Thread(target=self._run, name="omnigraph-upkeep")
+            if self._worker is None:
+                self._worker = ThreadPoolExecutor(1, thread_name_prefix=_THREAD_NAME)
             with suppress(RuntimeError):
                 # The interpreter is shutting down, or there are too many threads.
-                thread.start()
-                self._thread = thread
+                self._pass = self._worker.submit(self._run)
 
     def watch(self, seconds: float) -> None:
         """Look for commits of other processes at intervals, and start a pass when one is due. One thread."""
@@ -127,9 +133,9 @@ class Upkeep:
         with self._lock:
             if not self._finish:
                 self._stopped.set()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            worker = self._worker
+        if worker is not None:
+            worker.shutdown(wait=not threading.current_thread().name.startswith(_THREAD_NAME))
         self._stopped.set()
         if self._watcher is not None:
             self._watcher.join()
