@@ -183,3 +183,15 @@ def test_reload_replaces_certificate_and_keeps_it_if_the_new_one_is_broken(site:
         wait_until(lambda: is_trusted(new))
         assert not is_trusted(old)
         stop(server)
+
+
+def test_reload_reaches_all_processes(site: Site) -> None:
+    with serving(site, OMNIGRAPH_WORKERS="2") as (server, url):
+        assert add(url, "ann", "Zoe").status_code == 200
+        site.write(tokens={"bob": TOKENS["bob"]}, team=everything("bob"))
+        server.send_signal(signal.SIGHUP)
+        # Each request opens a connection, so that the workers share them.
+        wait_until(lambda: {send(url, "ann").status_code for _ in range(8)} == {401})
+        wait_until(lambda: add(url, "bob", "Yan").status_code == 200)
+        assert add(url, "ann", "Xia").status_code == 401
+        stop(server)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +15,8 @@ import httpx
 
 import omnigraph as og
 from tests.server.running import ADD, ALL, SCHEMA
-from tests.server.test_run import address, process
+from tests.server.test_run import IMPORTS, address, environment, process
+from tests.support.forked import start_worker
 from tests.support.waiting import HANG
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -102,4 +101,5 @@ def test_opentelemetry_sdk_is_not_imported_without_an_endpoint() -> None:
         "assert find_traces_endpoint({}) is None\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry.sdk')]\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    with start_worker(code, environment=environment(), imports=IMPORTS) as worker:
+        assert worker.wait(HANG) == 0

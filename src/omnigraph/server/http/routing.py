@@ -30,9 +30,9 @@ USE_MEMBER: Final = "use the body member `if_commit`"
 USE_PARAMETER: Final = "use the query parameter `if_commit`"
 
 # Error statuses of every graph route, of routes with a JSON body, and of routes that write.
-COMMON_ERRORS: Final = (400, 401, 403, 404, 413, 500, 503)
+COMMON_ERRORS: Final = (400, 401, 403, 404, 413, 429, 500, 503)
 BODY_ERRORS: Final = (415,)
-WRITE_ERRORS: Final = (409, 415, 429)
+WRITE_ERRORS: Final = (409, 415)
 # Writes whose Blob values can be external objects, and merges that copy such values.
 BLOB_WRITE_ERRORS: Final = (*WRITE_ERRORS, 424)
 _DESCRIPTIONS: Mapping[int, str] = {
@@ -48,7 +48,7 @@ _DESCRIPTIONS: Mapping[int, str] = {
     415: "Unsupported media type.",
     416: "Range not satisfiable.",
     424: "An external object of a Blob value cannot be read.",
-    429: "Per-actor limit on requests in flight exceeded.",
+    429: "Per-actor limit on requests exceeded.",
     500: "Storage failure or internal error.",
     503: "Server overloaded or shutting down, or the graph requires recovery.",
 }

@@ -91,7 +91,7 @@ def _brief(error: OmnigraphError) -> str:
     "/graphs",
     operation_id="listGraphs",
     response_model=responses.GraphListResponse,
-    responses={**_OK, **error_responses(401, 403, 405)},
+    responses={**_OK, **error_responses(401, 403, 405, 429)},
 )
 async def list_graphs(request: Request) -> Response:
     """List graphs. Requires a policy of the server that allows `graph_list`, if the server has tokens."""
@@ -113,7 +113,7 @@ router.add_api_route(
     get_graph,
     operation_id="cluster_getGraph",
     response_model=responses.GraphOutput,
-    responses={**SUCCESS, **error_responses(400, 401, 403, 404)},
+    responses={**SUCCESS, **error_responses(400, 401, 403, 404, 429)},
     route_class_override=GraphRoute,
 )
 
