@@ -169,7 +169,7 @@ NEUTRAL = {
         "quick",
         "record",
     ),
-    *("reset_branch", "prefix", "retention"),
+    *("reset_branch", "prefix", "retention", "table_keys"),
 }
 # Names of queries and of new branches, and members that the route refuses.
 NEUTRAL_PARAMETERS = {

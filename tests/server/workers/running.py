@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,11 @@ class Served:
     @property
     def children(self) -> list[int]:
         """The ids of the processes that are not killed, in the order of their start: at first the writers."""
-        text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text(encoding="ascii")
+        parent = self.process.pid
+        try:
+            text = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii")
+        except (FileNotFoundError, ProcessLookupError):
+            return []
         return sorted((pid for pid in map(int, text.split()) if not is_gone(pid)), key=_started_at)
 
     def wait_for_restart(self, killed: int) -> None:
@@ -107,7 +111,17 @@ def served(
     elif tokens:
         env["OMNIGRAPH_SERVER_BEARER_TOKENS_JSON"] = json.dumps(dict(tokens))
     with process(str(config), *options, **storage, **env) as found:
-        yield Served(found, address(found), writers)
+        server = Served(found, address(found), writers)
+        children = {pid: _started_at(pid) for pid in server.children}
+        try:
+            yield server
+        finally:
+            # A failed test may leave processes behind that do not end with their parent. The id of a process that
+            # has ended may be that of another one by now.
+            for pid, started_at in children.items():
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    if _started_at(pid) == started_at:
+                        kill(pid)
 
 
 def write_config(folder: Path, uris: dict[str, str], policy: str | None = None) -> Path:
