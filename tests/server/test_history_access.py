@@ -165,6 +165,7 @@ NEUTRAL = {
         "resolve",
         "schema_source",
         "type",
+        "table_keys",
         "type_names",
         "quick",
         "record",
