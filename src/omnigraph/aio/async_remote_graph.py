@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from omnigraph.api.results.receipts import Receipt
     from omnigraph.api.results.result import Result
     from omnigraph.client.graph import RemoteGraph
+    from omnigraph.client.running_queries import RunningQuery
     from omnigraph.client.stored_query_calls import QueryEntry
 
 
@@ -53,3 +54,20 @@ class AsyncRemoteGraph(AsyncGraph):
                 name, params, branch=branch, at=at, if_commit=if_commit, expect_mutation=expect_mutation
             )
         )
+
+    async def running_queries(self) -> list[RunningQuery]:
+        """Return the requests that the server is running for this graph, the oldest first. Needs ``admin``.
+
+        See `RemoteGraph.running_queries`.
+        """
+        return await self._threads.read(lambda: self._graph.running_queries())
+
+    async def cancel_query(
+        self,
+        id: str,  # noqa: A002 - the name is part of the API
+    ) -> bool:
+        """Cancel a running request by its id. Needs ``admin``.
+
+        See `RemoteGraph.cancel_query`.
+        """
+        return await self._threads.read(lambda: self._graph.cancel_query(id))
