@@ -20,12 +20,12 @@ from tests.server.running import ALL, TOKENS, Running, error_body, everything, h
 from tests.server.sockets import connected, head, rest
 from tests.support.waiting import wait_until
 
-PEOPLE = 400
-# Takes hours: every step follows all paths of the graph again.
+PEOPLE = 1_000
+# Takes many minutes: every step follows all paths of the graph again.
 ENDLESS = (
     "query endless() { match { $v0: Person "
-    + " ".join(f"$v{i} knows{{1,30}} $v{i + 1}" for i in range(300))
-    + " } return { count($v300) as n } }"
+    + " ".join(f"$v{i} knows{{1,30}} $v{i + 1}" for i in range(1_000))
+    + " } return { count($v1000) as n } }"
 )
 PRODUCT = (
     "query pairs() { match { $a: Person  $b: Person  $c: Person } return { $a.name, $b.name, $c.name } }"

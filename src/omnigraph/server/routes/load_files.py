@@ -44,6 +44,8 @@ router = graph_router("loads", *BLOB_WRITE_ERRORS, 412)
 LOAD_RESOURCE: Final = "load_bytes"
 # Up to this size the ratio of decoded to stored bytes does not matter.
 _FREE_DECODED_BYTES: Final = 1 << 30
+# The decoded bytes of one batch, which may consist of one long value.
+_MIN_LOAD_MEMORY: Final = 512 << 20
 _SUCCESS: Responses = {200: {"description": "Success.", "content": {EXACT: {}, NDJSON: {}}}}
 _BODY: dict[str, Any] = {
     "requestBody": {
@@ -177,7 +179,8 @@ def _limits_of(context: RequestContext, upload: Upload) -> QueryLimits:
     limits: ServerLimits = context.request.app.state.resources.limits
     queries: RunningQueries = context.request.app.state.queries
     largest = max(_FREE_DECODED_BYTES, limits.load_ratio * upload.size)
-    return QueryLimits(bytes=queries.query_limits.bytes, decoded=min(limits.load_decoded_bytes, largest))
+    memory = max(queries.query_limits.bytes or 0, _MIN_LOAD_MEMORY)
+    return QueryLimits(bytes=memory, decoded=min(limits.load_decoded_bytes, largest))
 
 
 def _is_upload_error(error: StorageError, upload: Upload) -> bool:
