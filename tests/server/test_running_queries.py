@@ -209,3 +209,18 @@ def test_slow_body_of_an_actor_without_permission_is_not_awaited(server: Running
             path = f"/graphs/team/{route}"
             connection.sendall(head("POST", path, token, "Connection: close", length=1_000_000))
             assert rest(connection).error_body(403)["code"] == "forbidden"
+
+
+def test_body_with_too_many_values_is_refused_before_it_is_parsed(server: Running) -> None:
+    body = b'{"data": [' + b"[]," * 1_500_000 + b"[]]}"
+    with server.client("ann") as client:
+        response = client.post("/load", content=body, headers={"Content-Type": "application/json"})
+    assert error_body(response, 413)["resource_limit"]["resource"] == "request_body_values"
+
+
+def test_body_with_punctuation_in_a_string_is_accepted(server: Running) -> None:
+    data = "\n" + " " * 100 + "\n" * 1_200_000
+    with server.client("ann") as client:
+        response = client.post("/load", json={"data": data, "note": ",[{" * 400_000, "mode": "append"})
+    assert response.status_code in (200, 400), response.text
+    assert "values" not in response.text

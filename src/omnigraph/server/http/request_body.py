@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -18,8 +19,11 @@ BATCH_BYTES: Final = 32 << 20
 BODY_RESOURCE, BATCH_RESOURCE = "request_body_bytes", "graph_batch_request_bytes"
 # Parsing a document of this size takes about a millisecond, which does not delay the event loop.
 _INLINE_PARSE_BYTES = 64 << 10
+# Parsing holds the interpreter lock. This many values take about a tenth of a second.
+_MAX_VALUES = 1_000_000
 # Memory of an empty list or object, which is many times the size of its text.
-_CONTAINER_BYTES = 64
+_VALUE_BYTES = 64
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _DRAIN_SECONDS = 5.0
 # A body of this size fits in the first packets of a request.
 _SMALL_BODY_BYTES = 16 << 10
@@ -67,7 +71,12 @@ class LimitedBodyRequest(Request):
         data = await self.body()
         if len(data) < _INLINE_PARSE_BYTES:
             return parse_json(data)
-        self.scope["slot"].reserve(_CONTAINER_BYTES * await run_in_threadpool(_count_containers, data))
+        count = _bound_values(data)
+        if count > _MAX_VALUES:
+            count = await run_in_threadpool(_count_values, data)
+        if count > _MAX_VALUES:
+            raise too_many_values(count)
+        self.scope["slot"].reserve(_VALUE_BYTES * count)
         return await run_in_threadpool(parse_json, data)
 
 
@@ -102,16 +111,36 @@ async def _drain(stream: AsyncIterator[bytes], limit: int) -> None:
                 return
 
 
-def _count_containers(data: bytes) -> int:
-    """Return an upper bound of the number of lists and objects in a document. Brackets in strings count too."""
-    return data.count(b"[") + data.count(b"{")
+def _bound_values(data: bytes) -> int:
+    """Return an upper bound of the number of values in a document. Punctuation in strings counts too."""
+    return 1 + sum(data.count(mark) for mark in (b"[", b"{", b","))
+
+
+def _count_values(data: bytes) -> int:
+    """Return the number of values in a document, outside of strings; more than `_MAX_VALUES` if there are too many.
+
+    The time is linear for any input.
+    """
+    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    strings = plain.count(b'"') // 2
+    if strings > 2 * _MAX_VALUES:
+        # Every second string may be the name of a member.
+        return strings // 2
+    return 1 + sum(_bound_values(part) - 1 for part in plain.split(b'"')[::2])
+
+
+def too_many_values(count: int) -> HttpError:
+    """Return the 413 of a document with too many values, whose parsing would stop all other requests."""
+    details = {"resource": "request_body_values", "limit": _MAX_VALUES, "actual": count}
+    text = f"the request body has more than {_MAX_VALUES:,} values; load rows as files or as NDJSON"
+    return HttpError(413, text, {"resource_limit": details})
 
 
 def parse_json(data: bytes) -> Any:
     """Parse a UTF-8 JSON document; `HttpError` with 400 if an escape sequence is an unpaired surrogate."""
     # json.loads would also accept UTF-16 bytes, in which the search below finds no escapes.
     document = json.loads(data.decode())
-    if b"\\u" in data:
+    if _SURROGATE.search(data) is not None:
         try:
             json.dumps(document, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
