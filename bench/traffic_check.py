@@ -110,25 +110,33 @@ def read_timelines(graph: og.Graph, history: History) -> tuple[dict[str, list[Ev
     """Return the effects of the commits of main on each pair, in order, and the partial ones as violations."""
     timelines: dict[str, list[Event]] = defaultdict(list)
     wrong: list[str] = []
-    # The commit after the initial one inserted the ring.
-    page = graph.feed(start=f"after:{history.chains['main'][1].id}", max_commits=512)
+    for commit, changes in _read_changes(graph, history.chains["main"][1].id).items():
+        parts: dict[tuple[str, str], list[tuple[str, int | None]]] = defaultdict(list)
+        for change in changes:
+            pair, part, age = _part(change)
+            parts[change.op, pair].append((part, age))
+        if not parts:
+            wrong.append(f"commit {commit} changed nothing")
+        for (op, pair), seen in parts.items():
+            whole = [*SIDES] if op == "update" else [*SIDES, "edge"]
+            ages = {age for part, age in seen if part != "edge"}
+            if sorted(part for part, _ in seen) != whole or len(ages) != 1:
+                wrong.append(f"commit {commit} did a part of {op} to pair {pair}: {seen}")
+            timelines[pair].append(Event(op, commit, ages.pop() if ages else None))
+    return timelines, wrong
+
+
+def _read_changes(graph: og.Graph, first: str) -> dict[str, list[Any]]:
+    """Return the changes of each commit of main after the first, in order."""
+    changes: dict[str, list[Any]] = defaultdict(list)
+    # The first commit inserted the ring.
+    page = graph.feed(start=f"after:{first}", max_commits=512)
     while True:
         for block in page.blocks:
-            commit = block.cause.graph_commit_id
-            parts: dict[tuple[str, str], list[tuple[str, int | None]]] = defaultdict(list)
-            for change in block.changes:
-                pair, part, age = _part(change)
-                parts[change.op, pair].append((part, age))
-            if not parts:
-                wrong.append(f"commit {commit} changed nothing")
-            for (op, pair), seen in parts.items():
-                whole = [*SIDES] if op == "update" else [*SIDES, "edge"]
-                ages = {age for part, age in seen if part != "edge"}
-                if sorted(part for part, _ in seen) != whole or len(ages) != 1:
-                    wrong.append(f"commit {commit} did a part of {op} to pair {pair}: {seen}")
-                timelines[pair].append(Event(op, commit, ages.pop() if ages else None))
+            # The end of a page can be inside a commit.
+            changes[block.cause.graph_commit_id].extend(block.changes)
         if page.caught_up:
-            return timelines, wrong
+            return changes
         if page.next_page_token is None:
             page = graph.feed(cursor=page.cursor, max_commits=512)
         else:
