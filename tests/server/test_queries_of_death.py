@@ -116,12 +116,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with og.init(str(folder / "graph"), SCHEMA) as graph:
         graph.load({"Person": people, "Knows": edges})
     config = write_config(folder, {"team": str(folder / "graph")})
-    limits = {
-        "OMNIGRAPH_QUERY_BYTES_MAX": str(QUERY_BYTES),
-        "OMNIGRAPH_QUERIES_BYTES_MAX": str(10 * QUERY_BYTES),
-        "OMNIGRAPH_LOAD_DECODED_BYTES_MAX": str(200_000_000),
-    }
-    with served(config, **limits) as found:
+    with served(
+        config,
+        OMNIGRAPH_QUERY_BYTES_MAX=str(QUERY_BYTES),
+        OMNIGRAPH_QUERIES_BYTES_MAX=str(10 * QUERY_BYTES),
+        OMNIGRAPH_LOAD_DECODED_BYTES_MAX=str(200_000_000),
+    ) as found:
         yield found
 
 
