@@ -65,7 +65,7 @@ from omnigraph.server.routes import (
 from omnigraph.server.running_queries import RunningQueries
 from omnigraph.server.tracing import TracingMiddleware, tracing
 
-_MODULES = (
+ROUTE_MODULES = (
     pages,
     service,
     reads,
@@ -138,10 +138,10 @@ def create_app(resources: ServerResources, options: AppOptions | None = None) ->
     # Slow reads must not delay readiness checks.
     app.state.readiness_threads = CapacityLimiter(4)
     app.state.streams = StreamPool(resources.limits.streams)
-    for module in _MODULES:
+    for module in ROUTE_MODULES:
         app.include_router(module.router)
     graph_routes = [
-        route for module in _MODULES for route in module.router.routes if isinstance(route, APIRoute)
+        route for module in ROUTE_MODULES for route in module.router.routes if isinstance(route, APIRoute)
     ]
     app.router.middleware_stack = DirectRoutes(app.router.middleware_stack, graph_routes)
     app.add_exception_handler(OmnigraphError, _handle_error)
@@ -207,13 +207,13 @@ def _moved_route(request: Request) -> str | None:
     scope = {**request.scope, "path": f"/graphs/graph{path}", "root_path": ""}
     is_known = any(
         isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE
-        for route in chain(request.app.routes, *(module.router.routes for module in _MODULES))
+        for route in chain(request.app.routes, *(module.router.routes for module in ROUTE_MODULES))
     )
     return f"{GRAPH_PREFIX}{path[:200]}" if is_known and path != "/" else None
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    routes = chain(request.app.routes, *(module.router.routes for module in _MODULES))
+    routes = chain(request.app.routes, *(module.router.routes for module in ROUTE_MODULES))
     methods = (
         route.methods or set()
         for route in routes
