@@ -37,6 +37,7 @@ COMMITS = st.builds(
     tables=st.dictionaries(TEXTS, PINS, max_size=3),
     touched=st.lists(TEXTS, max_size=3).map(tuple),
     recovered=st.booleans(),
+    runs=st.dictionaries(TEXTS, TEXTS, max_size=2),
 )
 ENTRIES = st.builds(BranchEntry, TEXTS, st.integers(0, 2**53), MAYBE, MAYBE)
 REGISTRIES = st.builds(

@@ -286,15 +286,22 @@ class GroupCommit:
 
 
 def make_plan(transaction: Transaction, request: WriteRequest, prepared: Prepared[Any]) -> WritePlan | None:
-    """Return the plan of a prepared write, None if there is nothing to commit."""
-    if prepared.operation_class is None:
-        return None
+    """Return the plan of a prepared write, None if there is nothing to commit.
+
+    A pipeline run commits its state even if no row changed: otherwise the next run would read the same input again.
+    """
+    operation_class = prepared.operation_class
+    if operation_class is None:
+        if request.run is None:
+            return None
+        operation_class = "insert"
     return transaction.plan(
         request.operation,
-        prepared.operation_class,
+        operation_class,
         actor=request.actor,
         message=request.message,
         expected_head=request.expected_head,
+        run=request.run,
     )
 
 

@@ -17,6 +17,7 @@ from omnigraph.errors import (
     PreconditionFailed,
     StorageError,
 )
+from omnigraph.graph.pipeline_runs import find_changed_run, run_conflict
 from omnigraph.graph.staged_files import StagedFilesRemoved, check_staged_files
 from omnigraph.graph.write_plan import WritePlan
 from omnigraph.store.manifest.collection_fence import find_reclaimed
@@ -308,11 +309,17 @@ def check_expected_head(branch: str, expected: str, head: CommitRecord) -> None:
 def check_head(plan: WritePlan, head: CommitRecord) -> None:
     """Check that a plan can be committed on a head.
 
-    Raises `PreconditionFailed` if the plan expects another head. Raises `StaleBase` or `Conflict`, depending on the
-    operation class, if a table or the schema that the plan depends on has changed since its base.
+    Raises `PreconditionFailed` if the plan expects another head, and `Conflict` if it is a pipeline run that does
+    not continue the last run of its pipeline. Raises `StaleBase` or `Conflict`, depending on the operation class,
+    if a table or the schema that the plan depends on has changed since its base.
     """
     if plan.expected_head is not None:
         check_expected_head(plan.branch, plan.expected_head, head)
+    pipeline = find_changed_run(head.runs, plan.runs)
+    if pipeline is not None:
+        if plan.run:
+            raise run_conflict(pipeline, plan.runs[pipeline][0], head.runs.get(pipeline))
+        raise StaleBase(f"pipeline '{pipeline}' published a run")
     if head.id == plan.base:
         return
     if head.schema != plan.base_schema:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.errors import Conflict
+from omnigraph.graph.pipeline_runs import PipelineRun, RunChanges
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.write_plan import OperationClass, TableWrite, WritePlan
 from omnigraph.store.boot_clock import boot_clock
@@ -39,6 +40,7 @@ class Transaction:
         self._reads: set[str] = set()
         self._drops: set[str] = set()
         self._schema: Catalog | None = None
+        self._run_changes: RunChanges = {}
         self._begin_intent: Callable[[], None] | None = None
         self._began_at = boot_clock()
 
@@ -124,6 +126,10 @@ class Transaction:
         """Change the schema of the commit."""
         self._schema = catalog
 
+    def change_runs(self, changes: RunChanges) -> None:
+        """Change the last runs of pipelines in the commit."""
+        self._run_changes = dict(changes)
+
     @property
     def catalog(self) -> Catalog:
         """The schema of the commit."""
@@ -148,8 +154,8 @@ class Transaction:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the commit would have the tables and the schema of its base."""
-        return self.is_empty and not self._drops and self._schema is None
+        """Whether the commit would have the tables, the schema and the pipeline runs of its base."""
+        return self.is_empty and not self._drops and self._schema is None and not self._run_changes
 
     def plan(
         self,
@@ -159,8 +165,10 @@ class Transaction:
         actor: str | None = None,
         message: str | None = None,
         expected_head: str | None = None,
+        run: PipelineRun | None = None,
     ) -> WritePlan:
-        """Return the write plan of the staged changes."""
+        """Return the write plan of the staged changes. `run` is the pipeline run that made them."""
+        runs = self._run_changes if run is None else {run.pipeline: (run.previous, self.commit_id)}
         dependencies = self._reads | self._drops | set(self._writes)
         tables = [*self.base.catalog.tables.values(), *self.catalog.tables.values()]
         schema, payload = (None, None) if self._schema is None else schema_row(self._schema)
@@ -186,6 +194,8 @@ class Transaction:
             labels={str(item.id): item.key for item in tables if str(item.id) in dependencies},
             staged_at=self._began_at,
             fence=self.fence,
+            runs=runs,
+            run="" if run is None else run.record,
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+from omnigraph.graph.pipeline_runs import RunChanges, apply_run_changes
 from omnigraph.store.file_digests import FileDigest, format_digests, parse_digests
 from omnigraph.store.manifest.records import Body, CommitRecord, TablePin
 
@@ -82,7 +83,8 @@ class WritePlan:
     the time of the second parent. `labels` has the name of each table for messages. `staged_at` is the time of this
     machine's boot clock when staging began; None in a plan that was read from an intent. `fence` is the fence of
     garbage collection when staging began. It is None if the staged files are protected otherwise: by an intent that
-    is older than they are.
+    is older than they are. `runs` has the changes of the last runs of pipelines, each with the expected commit and
+    the new one. `run` is the record of the pipeline run that makes the commit.
     """
 
     commit_id: str
@@ -106,6 +108,8 @@ class WritePlan:
     labels: Mapping[str, str] = field(default_factory=dict)
     staged_at: float | None = field(default=None, compare=False)
     fence: int | None = None
+    runs: RunChanges = field(default_factory=dict)
+    run: str = ""
 
     @property
     def dependencies(self) -> frozenset[str]:
@@ -156,6 +160,8 @@ class WritePlan:
             touched=tuple(sorted({*self.writes, *self.drops})),
             recovered=recovered,
             files=format_digests(self.files),
+            runs=apply_run_changes(head.runs, self.runs),
+            run=self.run,
         )
 
     def to_body(self) -> Body:
@@ -181,6 +187,8 @@ class WritePlan:
             "expected_head": self.expected_head,
             "labels": dict(self.labels),
             **({} if self.fence is None else {"fence": self.fence}),
+            **({"runs": {name: list(change) for name, change in self.runs.items()}} if self.runs else {}),
+            **({"run": self.run} if self.run else {}),
         }
 
     @classmethod
@@ -191,5 +199,6 @@ class WritePlan:
             "writes": {key: TableWrite.from_body(write) for key, write in body["writes"].items()},
             "reads": frozenset(body["reads"]),
             "drops": frozenset(body["drops"]),
+            "runs": {name: (change[0], change[1]) for name, change in body.get("runs", {}).items()},
         }
         return cls(**{**body, **decoded})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from omnigraph.graph.argument_checks import check_text
+from omnigraph.graph.pipeline_runs import PipelineRun
 from omnigraph.graph.publish import PublishReceipt
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
@@ -23,7 +24,8 @@ class WriteRequest:
 
     `request` is compared when an idempotency key is used again. A `bulk` write has an intent; `intent_id` is the id
     of one that `Repository.lease_intent` created for it. A write that is `alone` is not committed in a group. Other
-    writers never wait for a write that is in the `background`.
+    writers never wait for a write that is in the `background`. `run` is the pipeline run that makes the commit; its
+    state is committed even if no row changes.
     """
 
     operation: str
@@ -36,6 +38,7 @@ class WriteRequest:
     alone: bool = False
     background: bool = False
     intent_id: str | None = None
+    run: PipelineRun | None = None
 
     def __post_init__(self) -> None:
         check_text("actor", self.actor)

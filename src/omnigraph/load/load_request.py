@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from omnigraph.engine.engine_choice import Engine
+from omnigraph.graph.pipeline_runs import PipelineRun
 from omnigraph.graph.progress import Progress
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.rules.load_mode import LoadMode
@@ -18,7 +19,7 @@ Rejects: TypeAlias = str | Path | Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """The arguments of `Graph.load`."""
+    """The arguments of `Graph.load`. `run` is the pipeline run that makes the commit."""
 
     source: Any
     mode: LoadMode
@@ -37,6 +38,7 @@ class LoadRequest:
     mapping: Any = None
     external_blobs: ExternalBlobPolicy = field(default_factory=ExternalBlobPolicy)
     csv_null: str = ""
+    run: PipelineRun | None = None
 
     @property
     def base(self) -> str:

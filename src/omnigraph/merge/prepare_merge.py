@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from omnigraph.graph.pipeline_runs import RunChanges, merge_runs
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
@@ -51,6 +52,7 @@ def prepare_merge(
     if states.is_up_to_date:
         return _UP_TO_DATE
     transaction.merged_parent = theirs.commit
+    transaction.change_runs(_merged_runs(states))
     if states.is_fast_forward:
         options.resolutions.check_ids()
         result = MergeResult("fast_forward", adopted=fast_forward(transaction, states))
@@ -64,16 +66,23 @@ def prepare_revert(
 ) -> Prepared[MergeResult]:
     """Stage the reversal of one commit: a merge of the state before it, with the commit as the merge base.
 
-    Changes of later commits stay, or are a conflict where they touch the same property.
+    Changes of later commits stay, or are a conflict where they touch the same property. The state of pipelines is
+    restored too, so that the next run reads again what the commit had loaded.
     """
     if has_same_content(undone, before):
         return _UP_TO_DATE
     states = MergeStates(undone, transaction.base, before)
+    transaction.change_runs(_merged_runs(states))
     merge = StateMerge(states, options, theirs_is_temporary=True)
     result = _merge_and_stage(merge, transaction, options)
     if transaction.is_unchanged and not result.affected and not result.conflicts:
         return _UP_TO_DATE
     return Prepared(None if options.dry_run else "insert", result)
+
+
+def _merged_runs(states: MergeStates) -> RunChanges:
+    base, ours, theirs = (item.commit.runs for item in (states.base, states.ours, states.theirs))
+    return merge_runs(base, ours, theirs)
 
 
 def _merge_and_stage(merge: StateMerge, transaction: Transaction, options: MergeOptions) -> MergeResult:

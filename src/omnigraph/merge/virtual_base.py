@@ -42,9 +42,9 @@ def find_merge_base(find_bases: FindBases, ours: Snapshot, theirs: Snapshot) -> 
 
 
 def has_same_content(one: Snapshot, other: Snapshot) -> bool:
-    """Whether two states have the same rows and the same schema, even if they are stored differently."""
+    """Whether two states have the same rows, schema and pipeline runs, even if they are stored differently."""
     states = [
-        (item.commit.schema, {key: pin.content for key, pin in item.commit.tables.items()})
+        (item.commit.schema, item.commit.runs, {key: pin.content for key, pin in item.commit.tables.items()})
         for item in (one, other)
     ]
     return states[0] == states[1]

@@ -28,6 +28,7 @@ from omnigraph.api.local.local_exports import run_export
 from omnigraph.api.local.local_loads import run_load
 from omnigraph.api.local.local_merges import run_revert
 from omnigraph.api.local.local_mutations import run_mutation
+from omnigraph.api.local.local_runs import LocalRuns
 from omnigraph.api.local.local_schema import LocalSchemaView
 from omnigraph.api.local.open_options import OpenOptions
 from omnigraph.api.local.spark_reads import is_for_spark, spark_frame, spark_rows
@@ -76,6 +77,7 @@ class LocalGraph(LocalChangeReads, Graph):
         super().__init__(repository, authorizer, reader.cache)
         self.branches = LocalBranches(repository, authorizer)
         self.schema = LocalSchemaView(repository, authorizer)
+        self.runs = LocalRuns(repository, authorizer)
         self._options = options
         self._reader = reader
         self._queries = CheckedQueries()
@@ -193,6 +195,10 @@ class LocalGraph(LocalChangeReads, Graph):
         actor = self._authorizer.authorize("change", request.branch, actor=request.actor)
         request = replace(request, actor=actor, external_blobs=self.external_blobs)
         return run_load(self._repository, request, self._authorizer)
+
+    def load_run(self, request: LoadRequest) -> LoadReceipt:
+        """Load the rows of a pipeline run, with its state, as one commit. The request has the run."""
+        return self._load(request)
 
     def _revert(self, commit_id: str, options: MergeRequest) -> Merged:
         actor = self._authorizer.authorize("change", options.into, actor=options.actor)

@@ -189,6 +189,8 @@ def _write_request(request: LoadRequest, content: str, *, bulk: bool) -> WriteRe
         idempotency_key=None if request.dry_run else request.idempotency_key,
         request=f"load\0{request.mode}\0{content}",
         bulk=bulk,
+        alone=request.run is not None,
+        run=None if request.dry_run else request.run,
     )
 
 

@@ -184,8 +184,8 @@ class Lineage:
 
 
 def _hash(commit: CommitRecord) -> int:
-    """Return a hash of a commit. The digests of its files are only in the log."""
-    return hash(encode_body(commit.without_files().to_body()))
+    """Return a hash of a commit. The digests of its files and the record of its run are only in the log."""
+    return hash(encode_body(commit.without_details().to_body()))
 
 
 def _branches_with_schema(heads: Mapping[str, HeadRecord], schema: str) -> Iterator[str]:

@@ -228,7 +228,7 @@ class Manifest:
             commit = self.find_commit(view, entry.commit)
             if commit is None:
                 raise StorageError(f"__manifest has no commit {entry.commit}, the head of branch '{branch}'")
-            return HeadRecord(branch, entry.incarnation, commit.without_files())
+            return HeadRecord(branch, entry.incarnation, commit.without_details())
         file = view.head_file(entry.incarnation)
         if file is None:
             raise StorageError(f"__manifest has no head of branch '{branch}'")

@@ -55,7 +55,9 @@ class CommitRecord:
     """A graph commit with all of its tables, its schema and its parents. Reading it requires no other commit.
 
     `files` has the digests of the files that the commit introduced, as `format_digests` writes them. One text
-    keeps the cost of reading a commit small whatever the number of files. Heads do not hold it.
+    keeps the cost of reading a commit small whatever the number of files. `runs` has the commit of the last run of
+    each pipeline, by the name of the pipeline. `run` is the record of the pipeline run that made the commit. Heads
+    hold neither `files` nor `run`.
     """
 
     id: str
@@ -73,6 +75,8 @@ class CommitRecord:
     touched: tuple[str, ...] = ()
     recovered: bool = False
     files: str = field(default="", compare=False, repr=False)
+    runs: Mapping[str, str] = field(default_factory=dict)
+    run: str = field(default="", compare=False, repr=False)
 
     def to_body(self) -> Body:
         """Return the JSON form."""
@@ -92,6 +96,8 @@ class CommitRecord:
             "touched": list(self.touched),
             "recovered": self.recovered,
             **({"files": self.files} if self.files else {}),
+            **({"runs": dict(sorted(self.runs.items()))} if self.runs else {}),
+            **({"run": self.run} if self.run else {}),
         }
 
     @classmethod
@@ -115,11 +121,13 @@ class CommitRecord:
             touched=tuple(body["touched"]),
             recovered=bool(body["recovered"]),
             files=body.get("files", ""),
+            runs=dict(body.get("runs", {})),
+            run=body.get("run", ""),
         )
 
-    def without_files(self) -> CommitRecord:
-        """Return the commit without the digests of its files."""
-        return replace(self, files="") if self.files else self
+    def without_details(self) -> CommitRecord:
+        """Return the commit without the digests of its files and the record of its pipeline run."""
+        return replace(self, files="", run="") if self.files or self.run else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +140,7 @@ class HeadRecord:
 
     def to_body(self) -> Body:
         """Return the JSON form."""
-        commit = self.commit.without_files().to_body()
+        commit = self.commit.without_details().to_body()
         return {"branch": self.branch, "incarnation": self.incarnation, "commit": commit}
 
     @classmethod
