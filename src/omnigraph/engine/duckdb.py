@@ -11,7 +11,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import TypeAlias
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from sqlglot import exp
 
 from omnigraph.budget.deadline import interrupt_at_deadline
@@ -41,10 +42,9 @@ from omnigraph.errors import InvalidInput, ResourceLimit, StorageError
 
 ArrowInput: TypeAlias = pa.Table | pa.RecordBatchReader
 
-# Rows per insertion; enough to make its fixed cost negligible.
+# Rows per row group, which is the unit of work of a thread of DuckDB.
 _APPENDED_ROWS = 122_880
 _STREAMED_ROWS = 65_536
-_INCOMING = "omnigraph_incoming"
 # Never download extensions, and resolve names only to registered tables, not to Python variables.
 _CONFIG = {
     "autoinstall_known_extensions": "false",
@@ -161,6 +161,9 @@ class Workspace:
     def __init__(self, directory: Path, limits: DatabaseLimits | None = None) -> None:
         self._directory = directory
         self._limits = limits or default_limits()
+        # The Parquet files of each view, and the views that are not yet defined over all their files.
+        self._files: dict[str, tuple[str, ...]] = {}
+        self._outdated: set[str] = set()
 
     def __enter__(self) -> Workspace:
         self._home = tempfile.TemporaryDirectory(prefix="workspace-", dir=self._directory)
@@ -186,50 +189,77 @@ class Workspace:
     def append(self, name: str, batches: Iterable[pa.RecordBatch]) -> int:
         """Append rows to a table and return their number. All rows are added or, after an error, none.
 
-        The first batch defines the columns of the table, even if it has no rows.
+        The first batch defines the columns of the table, even if it has no rows. The rows become a Parquet
+        file that queries scan: to insert them into a table of the database takes nine times the processor time.
         """
-        target = exp.Table(this=exp.to_identifier(name, quoted=True))
-        incoming = exp.select("*").from_(_INCOMING)
-        create = exp.Create(this=target, kind="TABLE", exists=True, expression=incoming.limit(0))
-        insert = exp.insert(incoming, target)
-        added = 0
-        with self._database.cursor() as cursor:
-            for at, table in enumerate(_coalesce(batches)):
-                cursor.register(_INCOMING, table)
-                if at == 0:
-                    # Outside the transaction: DuckDB 2.0 loses rows that are inserted by the transaction that
-                    # created their table.
-                    cursor.execute(create.sql("duckdb"))
-                    cursor.begin()
-                cursor.execute(insert.sql("duckdb"))
-                cursor.unregister(_INCOMING)
-                added += table.num_rows
-            if added:
-                cursor.commit()
+        self._database.check_open()
+        path = Path(self._home.name) / f"rows-{uuid.uuid4().hex}.parquet"
+        try:
+            added = _write_parquet(path, batches)
+        except OSError as error:
+            raise StorageError(f"the database cannot access its files: {error}") from error
+        self.attach(name, [*self._files.get(name, ()), str(path)])
         return added
 
     def attach(self, name: str, files: Sequence[str]) -> None:
-        """Create a view of Parquet files. The files are read when the view is queried."""
-        target = exp.Table(this=exp.to_identifier(name, quoted=True))
-        listed = exp.Array(expressions=[exp.Literal.string(file) for file in files])
-        rows = exp.select("*").from_(exp.Anonymous(this="read_parquet", expressions=[listed]))
-        self._create("VIEW", target, rows)
+        """Create a view of Parquet files, or replace it. The files are read when the view is queried."""
+        self._files[name] = tuple(files)
+        self._outdated.add(name)
 
     def derive(self, name: str, expression: exp.Query) -> None:
         """Store the rows of a query as a table."""
-        self._create("TABLE", exp.Table(this=exp.to_identifier(name, quoted=True)), expression)
-
-    def _create(self, kind: str, target: exp.Table, expression: exp.Query) -> None:
-        with self._database.cursor() as cursor:
-            cursor.execute(exp.Create(this=target, kind=kind, expression=expression).sql("duckdb"))
+        target = exp.Table(this=exp.to_identifier(name, quoted=True))
+        with self._cursor() as cursor:
+            cursor.execute(exp.Create(this=target, kind="TABLE", expression=expression).sql("duckdb"))
 
     def stream(self, expression: exp.Expression) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query in batches. Rows appended meanwhile are not included."""
-        with self._database.cursor() as cursor:
+        with self._cursor() as cursor:
             for batch in cursor.sql(expression.sql("duckdb")).to_arrow_reader(_STREAMED_ROWS):
                 yield batch
                 # A reader whose cursor was closed meanwhile would end as if there were no more rows.
                 self._database.check_open()
+
+    @contextmanager
+    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Return a cursor that sees every view over all its files.
+
+        Views are defined when they are read: to define one after each of many appends would be quadratic.
+        """
+        with self._database.cursor() as cursor:
+            while self._outdated:
+                name = self._outdated.pop()
+                target = exp.Table(this=exp.to_identifier(name, quoted=True))
+                listed = exp.Array(expressions=[exp.Literal.string(file) for file in self._files[name]])
+                rows = exp.select("*").from_(exp.Anonymous(this="read_parquet", expressions=[listed]))
+                create = exp.Create(this=target, kind="VIEW", replace=True, expression=rows)
+                cursor.execute(create.sql("duckdb"))
+            yield cursor
+
+
+def _write_parquet(path: Path, batches: Iterable[pa.RecordBatch]) -> int:
+    """Write rows to a file and return their number. After an error there is no file."""
+    writer: pq.ParquetWriter | None = None
+    added = 0
+    try:
+        for table in _coalesce(batches):
+            if writer is None:
+                # The file is read once or twice, and completely: dictionaries and statistics would be wasted.
+                writer = pq.ParquetWriter(
+                    path, table.schema, compression="lz4", use_dictionary=False, write_statistics=False
+                )
+            writer.write_table(table)
+            added += table.num_rows
+        if writer is not None:
+            writer.close()
+    except BaseException:
+        if writer is not None:
+            # The file handle may fail to close for the reason that the write failed.
+            with suppress(OSError, pa.ArrowException):
+                writer.close()
+            path.unlink(missing_ok=True)
+        raise
+    return added
 
 
 def _coalesce(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

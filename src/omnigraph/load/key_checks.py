@@ -46,7 +46,6 @@ from omnigraph.store.tables.tables import StagedTable
 
 # Converts the result of a rule to violations.
 Describe: TypeAlias = Callable[[pa.Table], list[Violation]]
-_APPENDED_ROWS = 262_144
 
 
 class KeyTables(Protocol):
@@ -107,7 +106,7 @@ class KeyCheckedLoad:
             for batch in self._transaction.base.scan_batches(table.key, physical_columns(table, columns)):
                 yield committed_key_rows(table, columns, batch)
 
-        self._append(queries.committed_keys(table.id), keys())
+        self._keys.append(queries.committed_keys(table.id), keys())
 
     # --- rules -------------------------------------------------------------------------------------------
 
@@ -261,17 +260,6 @@ class KeyCheckedLoad:
                 self._transaction.write(table.key, tables.stage_index(pin, table.physical(column), "BTREE"))
 
     # --- key tables --------------------------------------------------------------------------------------
-
-    def _append(self, name: str, batches: Iterator[pa.RecordBatch]) -> None:
-        """Add keys to a table in calls of bounded size: the database holds the rows of a call in memory."""
-        pending: list[pa.RecordBatch] = []
-        for batch in batches:
-            pending.append(batch)
-            if sum(item.num_rows for item in pending) >= _APPENDED_ROWS:
-                self._keys.append(name, pending)
-                pending = []
-        if pending:
-            self._keys.append(name, pending)
 
     def _query_column(self, query: Select) -> np.ndarray[Any, Any]:
         """Return the first column of a query."""

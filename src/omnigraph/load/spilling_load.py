@@ -52,12 +52,12 @@ class SpillingLoad(KeyCheckedLoad):
         if not self._supersedes(table):
             return np.empty(0, np.int64)
         columns = list(dict.fromkeys(["id", *chain(*entity_of(self._catalog, table).uniques)]))
-        self._append(queries.input_keys(table.id), self._keys_of(table, columns, superseded=True))
+        self._keys.append(queries.input_keys(table.id), self._keys_of(table, columns, superseded=True))
         return self._query_column(queries.superseded_positions(table.id))
 
     def _fill_new_keys(self, table: Table) -> None:
         columns = key_columns(table, entity_of(self._catalog, table))
-        self._append(queries.new_keys(table.id), self._keys_of(table, columns, superseded=False))
+        self._keys.append(queries.new_keys(table.id), self._keys_of(table, columns, superseded=False))
 
     def _keys_of(self, table: Table, columns: Sequence[str], *, superseded: bool) -> Iterator[pa.RecordBatch]:
         """Yield the keys of the input records, with or without superseded ones; the first batch is empty."""

@@ -227,7 +227,7 @@ class LocallyCheckedLoad(FragmentLoad):
         if paths:
             self._workspace.attach(name, paths)
         else:
-            self._append(name, chain([self._empty_keys(table)], KeyFileReader(scratch)(names)))
+            self._keys.append(name, chain([self._empty_keys(table)], KeyFileReader(scratch)(names)))
 
 
 class TaskCheckedLoad(FragmentLoad):

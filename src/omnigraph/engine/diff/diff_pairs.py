@@ -83,9 +83,7 @@ def open_pairs(
 
     limits = DatabaseLimits(memory=SORT_MEMORY, threads=SORT_THREADS)
     with Workspace(directory or Path(tempfile.gettempdir()), limits) as workspace:
-        for batch in chain(held, incoming):
-            # One transaction per batch: the memory of a transaction grows with its rows, whatever the limit.
-            workspace.append(_TABLE, [batch])
+        workspace.append(_TABLE, chain(held, incoming))
         held.clear()
         order = exp.select("*").from_(exp.to_identifier(_TABLE)).order_by("id", "after")
         yield pair_sorted(workspace.stream(order))
