@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.catalog.columns import arrow_type
 from omnigraph.catalog.key_arrays import derive_ids
-from omnigraph.catalog.keys import NodeKey, derive_id
+from omnigraph.catalog.keys import TypeKey, derive_id
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.types import INT_RANGES, PropType, Scalar
 from tests.catalog.test_keys import key_of
@@ -30,7 +30,7 @@ VALUES: dict[Scalar, st.SearchStrategy[Any]] = {
 
 
 @st.composite
-def keyed_rows(draw: st.DrawFn) -> tuple[NodeKey, list[dict[str, Any]]]:
+def keyed_rows(draw: st.DrawFn) -> tuple[TypeKey, list[dict[str, Any]]]:
     scalars = draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3))
     names = [f"k{position}" for position in range(len(scalars))]
     declared = "  ".join(f"{name}: {scalar.value}" for name, scalar in zip(names, scalars, strict=True))
@@ -39,7 +39,7 @@ def keyed_rows(draw: st.DrawFn) -> tuple[NodeKey, list[dict[str, Any]]]:
     return key, draw(st.lists(row, max_size=5))
 
 
-def columns_of(key: NodeKey, rows: list[dict[str, Any]]) -> dict[str, pa.Array]:
+def columns_of(key: TypeKey, rows: list[dict[str, Any]]) -> dict[str, pa.Array]:
     return {
         column.name: pa.array([row[column.name] for row in rows], arrow_type(column.type))
         for column in key.columns
@@ -48,7 +48,7 @@ def columns_of(key: NodeKey, rows: list[dict[str, Any]]) -> dict[str, pa.Array]:
 
 @settings(max_examples=150, deadline=None)
 @given(keyed_rows())
-def test_columns_of_ids_equal_single_ids(case: tuple[NodeKey, list[dict[str, Any]]]) -> None:
+def test_columns_of_ids_equal_single_ids(case: tuple[TypeKey, list[dict[str, Any]]]) -> None:
     key, rows = case
     found = derive_ids(key, columns_of(key, rows))
     assert found.type == pa.string()

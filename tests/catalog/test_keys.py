@@ -12,13 +12,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from omnigraph.catalog.keys import NodeKey, canonical_text, derive_id, float_text, node_key
+from omnigraph.catalog.keys import TypeKey, canonical_text, derive_id, float_text, node_key
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.lang.types import PropType, Scalar
 from tests.catalog.test_identity import catalog_of, changed
 
 
-def key_of(text: str, name: str = "T") -> NodeKey:
+def key_of(text: str, name: str = "T") -> TypeKey:
     key = node_key(catalog_of(text), name)
     assert key is not None
     return key

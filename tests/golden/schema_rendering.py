@@ -44,7 +44,7 @@ def _property(prop: Property) -> str:
 
 
 def _derived(item: _Entity) -> Iterator[str]:
-    if isinstance(item, NodeType) and item.key is not None:
+    if not isinstance(item, InterfaceType) and item.key is not None:
         yield f"  = key ({', '.join(item.key)})"
     yield from _tuples("unique", item.uniques)
     yield from _tuples("index", item.indexes)

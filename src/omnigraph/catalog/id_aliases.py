@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from omnigraph.catalog.keys import NodeKey, canonical_text, derive_id, join_texts
+from omnigraph.catalog.keys import TypeKey, canonical_text, derive_id, join_texts
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.temporal import parse_date, parse_datetime
 from omnigraph.lang.types import FLOATS, PropType, Scalar
@@ -48,7 +48,7 @@ def _typed_value(text: str, scalar: Scalar) -> Any:
     return int(text) if _INTEGER.match(text) and len(text) < 100 else None
 
 
-def typed_id(key: NodeKey, text: str) -> str | None:
+def typed_id(key: TypeKey, text: str) -> str | None:
     """Return the id of the node whose key value is given as text, or None when the text does not match the type.
 
     A composite key is given as a JSON array of its members in the order of the id.
@@ -68,7 +68,7 @@ def typed_id(key: NodeKey, text: str) -> str | None:
     return join_texts(known) if len(known) == len(texts) else None
 
 
-def accepts_id(key: NodeKey, values: Mapping[str, Any], explicit: str) -> bool:
+def accepts_id(key: TypeKey, values: Mapping[str, Any], explicit: str) -> bool:
     """Return whether the permissive loader accepts an explicit id for a node with these values.
 
     The strict loader accepts only ``derive_id(key, values)``.

@@ -1,4 +1,4 @@
-"""Derivation of node ids from whole key columns."""
+"""Derivation of ids from whole key columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import arrow_type
-from omnigraph.catalog.keys import NodeKey, float_text, join_texts, missing_key
+from omnigraph.catalog.keys import TypeKey, float_text, join_texts, missing_key
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.types import FLOATS, PropType, Scalar
 
@@ -20,8 +20,8 @@ _CONTROL = "[\\x00-\\x1f]"
 _INTEGERS = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
 
 
-def derive_ids(key: NodeKey, columns: Mapping[str, pa.Array | pa.ChunkedArray] | pa.Table) -> pa.Array:
-    """Return the ids of nodes with these key columns, as one string array.
+def derive_ids(key: TypeKey, columns: Mapping[str, pa.Array | pa.ChunkedArray] | pa.Table) -> pa.Array:
+    """Return the ids of nodes or edges with these key columns, as one string array.
 
     Results and errors are those of `keys.derive_id` for each row.
     """
@@ -36,7 +36,7 @@ def derive_ids(key: NodeKey, columns: Mapping[str, pa.Array | pa.ChunkedArray] |
     return pc.binary_join_element_wise(*parts, '"]', "")
 
 
-def _texts(key: NodeKey, name: str, prop_type: PropType, column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _texts(key: TypeKey, name: str, prop_type: PropType, column: pa.Array | pa.ChunkedArray) -> pa.Array:
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if array.null_count:
         raise InvalidInput(missing_key(key))

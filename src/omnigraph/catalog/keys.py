@@ -1,7 +1,7 @@
-"""Derivation of node ids from key values: a canonical string per value, a compact JSON array for several values.
+"""Derivation of ids from key values: a canonical string per value, a compact JSON array for several values.
 
-The id of a keyed node depends on its key alone. Independent writers therefore assign the same id to the same node,
-and an edge can refer to a node without a lookup. The canonical strings must never change.
+The id of a keyed node or edge depends on its key alone. Independent writers therefore assign the same id to one
+entity, and an edge can refer to a node without a lookup. The canonical strings must never change.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from datetime import date, datetime
 from decimal import ROUND_HALF_EVEN, ROUND_UP, Context, Decimal
 from typing import Any
 
-from omnigraph.catalog.catalog import Catalog, Column
+from omnigraph.catalog.catalog import Catalog, Column, Table
 from omnigraph.errors import ErrorLocation, InvalidInput, NotFound
+from omnigraph.lang.schema import TypeKind
 from omnigraph.lang.temporal import days_of, millis_of
 from omnigraph.lang.types import FLOATS, INT_RANGES, PropType, Scalar
 
@@ -28,26 +29,37 @@ _WIDTHS = {**INT_RANGES, Scalar.DATE: INT_RANGES[Scalar.I32], Scalar.DATETIME: I
 
 
 @dataclass(frozen=True, slots=True)
-class NodeKey:
-    """The key of a node type; its columns are ordered by property id, not as declared."""
+class TypeKey:
+    """The key of a node or edge type; its columns are ordered as in ids, not as declared.
 
+    The endpoints of an edge come first, the source before the target. The properties follow by their ids.
+    """
+
+    kind: TypeKind
     type_name: str
     columns: tuple[Column, ...]
 
 
-def node_key(catalog: Catalog, type_name: str) -> NodeKey | None:
+def node_key(catalog: Catalog, type_name: str) -> TypeKey | None:
     """Return the key of a node type, or None for a keyless type."""
-    node = catalog.schema.node(type_name)
-    if node is None:
-        raise NotFound(f"unknown node type '{type_name}'")
-    if node.key is None:
+    return table_id_key(catalog, catalog.table("node", type_name))
+
+
+def table_id_key(catalog: Catalog, table: Table) -> TypeKey | None:
+    """Return the key that the ids of a table are derived from, or None for a type without a key."""
+    schema = catalog.schema
+    entity = schema.node(table.name) if table.kind == "node" else schema.edge(table.name)
+    if entity is None:
+        raise NotFound(f"unknown {table.kind} type '{table.name}'")
+    if entity.key is None:
         return None
-    members = [column for column in catalog.table("node", type_name).columns if column.name in node.key]
-    # Property ids survive renames, so that a rename does not change node ids.
-    return NodeKey(type_name, tuple(sorted(members, key=lambda column: column.property_id or 0)))
+    members = [column for column in table.columns if column.name in entity.key]
+    # Property ids survive renames, so that a rename does not change ids. Endpoint columns have none and stay first.
+    columns = sorted(members, key=lambda column: column.property_id or 0)
+    return TypeKey(table.kind, table.name, tuple(columns))
 
 
-def endpoint_key(catalog: Catalog, edge_name: str, end: str) -> NodeKey | None:
+def endpoint_key(catalog: Catalog, edge_name: str, end: str) -> TypeKey | None:
     """Return the key of the nodes at the endpoint ``src`` or ``dst`` of an edge type; None for keyless nodes."""
     edge = catalog.schema.edge(edge_name)
     if edge is None:
@@ -55,15 +67,15 @@ def endpoint_key(catalog: Catalog, edge_name: str, end: str) -> NodeKey | None:
     return node_key(catalog, edge.source if end == "src" else edge.target)
 
 
-def integer_key(key: NodeKey | None) -> Column | None:
+def integer_key(key: TypeKey | None) -> Column | None:
     """Return the column of a key that is a single integer, or None. Such an integer is accepted as an id."""
     if key is None or len(key.columns) != 1 or key.columns[0].type.scalar not in INT_RANGES:
         return None
     return key.columns[0]
 
 
-def derive_id(key: NodeKey, values: Mapping[str, Any]) -> str:
-    """Return the id of a node with these property values.
+def derive_id(key: TypeKey, values: Mapping[str, Any]) -> str:
+    """Return the id of a node or edge with these values; the endpoints of an edge are ``src`` and ``dst``.
 
     Raises `InvalidInput` for a missing or null key value, a wrong type, a value out of range, NaN and infinity.
     """
@@ -95,9 +107,9 @@ def id_text(value: Any) -> str:
     )
 
 
-def missing_key(key: NodeKey) -> str:
+def missing_key(key: TypeKey) -> str:
     """Return the message for a missing key value."""
-    return f"node {key.type_name} is missing a non-null @key value"
+    return f"{key.kind} {key.type_name} is missing a non-null @key value"
 
 
 def join_texts(texts: list[str]) -> str:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import logical_schema
-from omnigraph.catalog.keys import node_key
+from omnigraph.catalog.keys import table_id_key
 from omnigraph.engine.key_predicates import specified_id, specified_values
 from omnigraph.engine.parameters import Bindings
 from omnigraph.engine.pushdown import push_down
@@ -168,9 +168,7 @@ class CommittedRows:
 
     def _find_by_key(self, table: Table, predicate: ir.Predicate, bindings: Bindings) -> pa.Table | None:
         """Return the row whose key a predicate specifies; None if it specifies no key, or ids are not cached."""
-        if table.kind != "node":
-            return None
-        key = node_key(self._snapshot.catalog, table.name)
+        key = table_id_key(self._snapshot.catalog, table)
         where = predicate.items if isinstance(predicate, ir.And) else (predicate,)
         values = specified_values(key, where, bindings)
         if key is None or values is None:

@@ -1,10 +1,11 @@
-"""Predicates that specify one node by its key, so that a lookup by id replaces a scan."""
+"""Predicates that specify one node or edge by its key, so that a lookup by id replaces a scan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from omnigraph.catalog.keys import NodeKey, derive_id
+from omnigraph.catalog.columns import ENDPOINT_COLUMNS
+from omnigraph.catalog.keys import TypeKey, derive_id
 from omnigraph.engine.exact_numbers import constant_value, exact_value
 from omnigraph.engine.parameters import Bindings
 from omnigraph.lang import ir
@@ -14,7 +15,7 @@ _CONSTANT = (ir.Const, ir.ParamRef, ir.Now)
 
 
 def specified_values(
-    key: NodeKey | None, where: Iterable[ir.Predicate], bindings: Bindings
+    key: TypeKey | None, where: Iterable[ir.Predicate], bindings: Bindings
 ) -> dict[str, ir.Value] | None:
     """Return the key values that equality predicates specify; None unless they specify all of them.
 
@@ -30,14 +31,14 @@ def specified_values(
             left, right = item.left, item.right
             if isinstance(left, _CONSTANT):
                 left, right = right, left
-            name = _column_name(left)
+            name = _column_name(key, left)
             if name in names and isinstance(right, _CONSTANT):
                 values.setdefault(name, constant_value(right, bindings))
     return values if len(values) == len(names) else None
 
 
-def specified_id(key: NodeKey, values: Mapping[str, ir.Value]) -> str | None:
-    """Return the id of the node with these key values; None if no node can have them."""
+def specified_id(key: TypeKey, values: Mapping[str, ir.Value]) -> str | None:
+    """Return the id of the node or edge with these key values; None if none can have them."""
     exact: dict[str, ir.Value] = {}
     for column in key.columns:
         value = values[column.name]
@@ -49,10 +50,10 @@ def specified_id(key: NodeKey, values: Mapping[str, ir.Value]) -> str | None:
     return derive_id(key, exact)
 
 
-def _column_name(expr: ir.Expr) -> str:
+def _column_name(key: TypeKey, expr: ir.Expr) -> str:
     match expr:
         case ir.PropertyRef():
             return expr.property
         case ir.ColumnRef():
-            return expr.name
+            return ENDPOINT_COLUMNS.get(expr.name, expr.name) if key.kind == "edge" else expr.name
     return ""

@@ -28,7 +28,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Columns that determine the id of a node."""
+    """Columns that determine the id of a node or edge; the endpoints of an edge are ``src`` and ``dst``."""
 
     columns: tuple[str, ...]
 
@@ -151,6 +151,11 @@ class _Entity(PickledByFields):
         return tuple(constraints)
 
     @cached_property
+    def key(self) -> tuple[str, ...] | None:
+        """Key columns in source order, or None for a type without a key."""
+        return next((item.columns for item in self.effective_constraints if isinstance(item, Key)), None)
+
+    @cached_property
     def uniques(self) -> tuple[tuple[str, ...], ...]:
         """Column tuples of the unique constraints, without the key."""
         return tuple(item.columns for item in self.effective_constraints if isinstance(item, Unique))
@@ -175,11 +180,6 @@ class NodeType(_Entity):
 
     implements: tuple[str, ...] = ()
     kind: TypeKind = field(default="node", init=False)
-
-    @cached_property
-    def key(self) -> tuple[str, ...] | None:
-        """Key columns in source order, or None for a keyless node."""
-        return next((item.columns for item in self.effective_constraints if isinstance(item, Key)), None)
 
 
 @dataclass(frozen=True)

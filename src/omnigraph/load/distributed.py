@@ -45,6 +45,7 @@ from omnigraph.load.staged_fragments import (
 )
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.set_rules import edge_key_hint
 from omnigraph.rules.violations import Violations, raise_violations
 from omnigraph.sources.invalid_records import InvalidRecords
 from omnigraph.sources.rejects import OnReject, Reject
@@ -147,6 +148,7 @@ class DistributedLoad:
                 self._open(transaction, staged.job, written),
                 LoadInput(written.counts, staged.rejected, staged.seconds),
                 options.progress,
+                partial(edge_key_hint, self._catalog, options.mode),
                 dry_run=options.dry_run,
             )
         except OmnigraphError as error:

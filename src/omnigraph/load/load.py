@@ -7,9 +7,10 @@ keys on disk. Both store the same rows and report the same violations.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from omnigraph.errors import Conflict
 from omnigraph.graph.progress import Progress
@@ -19,6 +20,7 @@ from omnigraph.load.load_strategy import LoadStrategy
 from omnigraph.load.memory_load import MemoryLoad
 from omnigraph.load.spool import Spool
 from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.set_rules import edge_key_hint
 from omnigraph.rules.violations import Violation, Violations, raise_violations
 
 # A violation of one of these rules has the id of the record that breaks the rule.
@@ -73,7 +75,8 @@ def prepare_load(
     if transaction.base.catalog.fingerprint != spool.catalog.fingerprint:
         raise schema_changed(transaction)
     read = LoadInput(spool.counts, spool.rejected, spool.seconds)
-    result = check_and_stage(_open(transaction, spool, mode), read, progress, dry_run=dry_run)
+    hint = partial(edge_key_hint, spool.catalog, mode)
+    result = check_and_stage(_open(transaction, spool, mode), read, progress, hint, dry_run=dry_run)
     return Prepared(None if result.unchanged else load_class(mode, dry_run=dry_run), result)
 
 
@@ -112,17 +115,18 @@ def check_and_stage(
     opened: AbstractContextManager[LoadStrategy],
     read: LoadInput,
     progress: Progress | None,
+    hint: Callable[[Violation], str | None],
     *,
     dry_run: bool = False,
 ) -> LoadResult:
-    """Check the rules between rows and stage the rows. A broken rule raises `ConstraintViolation`."""
+    """Check the rules between rows and stage the rows. A broken rule raises `ConstraintViolation` with its hint."""
     began = time.monotonic()
     total = sum(read.records.values())
     if progress is not None:
         progress("check", total)
     with opened as load:
         for violations in load.violations():
-            raise_violations(_with_origins(violations, load))
+            raise_violations(_with_origins(violations, load), hint)
         checked = time.monotonic()
         if progress is not None:
             progress("stage", total)

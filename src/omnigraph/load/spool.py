@@ -22,7 +22,6 @@ from omnigraph.catalog.columns import ENDPOINT_NAMES, arrow_schema, logical_sche
 from omnigraph.catalog.row_json import json_values
 from omnigraph.errors import NotFound
 from omnigraph.graph.progress import Progress
-from omnigraph.lang.schema import NodeType
 from omnigraph.lang.types import Scalar
 from omnigraph.load.id_generator import IdGenerator
 from omnigraph.rules.blob_ingress import BlobIngress
@@ -239,8 +238,7 @@ class Spool:
             return rows, origins
         positions = np.fromiter(broken, np.int64, len(broken))
         # A derived or generated id is not part of the record.
-        derived = isinstance(entity, NodeType) and entity.key is not None
-        records = _records(table, read.take(pa.array(positions)), derived)
+        records = _records(table, read.take(pa.array(positions)), entity.key is not None)
         places = origins.places.take(pa.array(positions)).to_pylist()
         for place, messages, record in zip(places, broken.values(), records, strict=True):
             on_reject(Reject(place, "; ".join(messages), record, origins.source))

@@ -11,7 +11,7 @@ from ulid import ULID
 
 from omnigraph.catalog.catalog import Catalog, Table, table_key
 from omnigraph.catalog.columns import logical_schema
-from omnigraph.catalog.keys import derive_id, node_key
+from omnigraph.catalog.keys import derive_id, table_id_key
 from omnigraph.engine.committed_rows import RowAddressCache
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import ErrorLocation, InvalidInput
@@ -125,8 +125,7 @@ def _apply(overlay: Overlay, statement: ir.Statement) -> _Count:
 def _insert_node(overlay: Overlay, statement: ir.InsertNode) -> _Count:
     key = table_key("node", statement.type_name)
     values = _values(overlay, statement.assigns)
-    row = make_row(overlay.catalog, overlay.catalog.tables[key], values)
-    overlay.put(key, row, fresh=node_key(overlay.catalog, statement.type_name) is None)
+    _put_row(overlay, key, values)
     return _Count(nodes=1)
 
 
@@ -135,8 +134,14 @@ def _insert_edge(overlay: Overlay, statement: ir.InsertEdge) -> _Count:
     values = _values(overlay, statement.assigns)
     values["src"] = _endpoint(overlay, statement.source, "from")
     values["dst"] = _endpoint(overlay, statement.target, "to")
-    overlay.put(key, make_row(overlay.catalog, overlay.catalog.tables[key], values), fresh=True)
+    _put_row(overlay, key, values)
     return _Count(edges=1)
+
+
+def _put_row(overlay: Overlay, key: str, values: Mapping[str, ir.Value]) -> None:
+    table = overlay.catalog.tables[key]
+    row = make_row(overlay.catalog, table, values)
+    overlay.put(key, row, fresh=table_id_key(overlay.catalog, table) is None)
 
 
 def _endpoint(overlay: Overlay, expr: ir.Expr, name: str) -> ir.Value:
@@ -216,5 +221,5 @@ def make_row(catalog: Catalog, table: Table, values: Mapping[str, ir.Value]) -> 
 
 
 def _new_id(catalog: Catalog, table: Table, values: Mapping[str, ir.Value]) -> str:
-    key = node_key(catalog, table.name) if table.kind == "node" else None
+    key = table_id_key(catalog, table)
     return str(ULID()) if key is None else derive_id(key, values)

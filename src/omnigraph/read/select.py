@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.catalog.keys import NodeKey
+from omnigraph.catalog.keys import TypeKey
 from omnigraph.engine.arrow_expressions import matches
 from omnigraph.engine.key_predicates import specified_id, specified_values
 from omnigraph.engine.memory.cached_table import NO_ROWS, CachedTable, Ordinals
@@ -75,7 +75,7 @@ def _look_up_key(session: ReadSession, table: CachedTable, where: Sequence[ir.Pr
 
 def specified_key(
     session: ReadSession, table: CachedTable, where: Sequence[ir.Predicate]
-) -> tuple[NodeKey, dict[str, ir.Value]] | None:
+) -> tuple[TypeKey, dict[str, ir.Value]] | None:
     """Return the key of the table's nodes and its values, if equality predicates specify all of its properties."""
     values = specified_values(table.key, where, session.bindings)
     return None if table.key is None or values is None else (table.key, values)

@@ -128,16 +128,28 @@ def duplicate_violation(
     return Violation("unique", table.key, message, this, name, value, details)
 
 
+def edge_key_hint(catalog: Catalog, mode: LoadMode, violation: Violation) -> str | None:
+    """Return the hint for a merge of edges without a key, which add edges where a key would replace them."""
+    table = catalog.tables[violation.table_key]
+    if mode != "merge" or violation.rule != "unique" or table.kind != "edge":
+        return None
+    edge, types = entity_of(catalog, table), column_types(table)
+    if edge.key is not None:
+        return None
+    columns = violation.details["columns"]
+    key = ", ".join(("src", "dst") if any(types[name].nullable for name in columns) else columns)
+    return f"edge {edge.name} has no key, so that a merge adds edges; with @key({key}) it replaces them"
+
+
 def record_identity(entity: NodeType | EdgeType) -> tuple[str, ...]:
     """Return the columns that identify a record: the key, or the id of a type without a key."""
-    key = entity.key if isinstance(entity, NodeType) else None
-    return ("id",) if key is None else key
+    return ("id",) if entity.key is None else entity.key
 
 
 def supersedes(mode: LoadMode, entity: NodeType | EdgeType) -> bool:
     """Return whether a later record of a load replaces an earlier one with the same id.
 
-    A merge of edges, or of nodes without a key, takes the last record. Two records with one key are a violation.
+    A merge of a type without a key takes the last record. Two records with one key are a violation.
     """
     return mode == "merge" and record_identity(entity) == ("id",)
 

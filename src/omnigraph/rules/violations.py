@@ -110,13 +110,14 @@ def origin_details(place: int, source: str | None) -> dict[str, Any]:
     return {"line": place} if source is None else {"line": place, "source": source}
 
 
-def raise_violations(violations: Violations) -> None:
-    """Raise `ConstraintViolation` with the message of the first violation, if there is one."""
+def raise_violations(violations: Violations, hint: Callable[[Violation], str | None] | None = None) -> None:
+    """Raise `ConstraintViolation` with the message of the first violation, if there is one, and its hint."""
     if violations:
         raise ConstraintViolation(
             violations.reported[0].message,
             [item.to_json() for item in violations],
             details={"violations": violations.total, "limit": MAX_REPORTED},
+            hint=None if hint is None else hint(violations.reported[0]),
         )
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from omnigraph.catalog.catalog import Catalog, Column, Table
 from omnigraph.catalog.columns import ENDPOINT_COLUMNS, logical_schema
 from omnigraph.catalog.key_arrays import derive_ids
-from omnigraph.catalog.keys import NodeKey, derive_id, missing_key, node_key
+from omnigraph.catalog.keys import TypeKey, derive_id, missing_key, table_id_key
 from omnigraph.errors import ErrorLocation, InvalidInput
 from omnigraph.lang.pg.schema_properties import SYSTEM_COLUMNS, TOMBSTONE
 from omnigraph.lang.suggestions import suggestion
@@ -45,7 +45,7 @@ class RecordConverter:
     """Converts the records of one type to rows of its table."""
 
     table: Table
-    key: NodeKey | None
+    key: TypeKey | None
     columns: Mapping[str, Column]
     converters: Mapping[str, Callable[[Any], Any]]
     required: frozenset[str]
@@ -56,7 +56,7 @@ class RecordConverter:
         properties = {column.name: column for column in table.columns if column.property_id is not None}
         return cls(
             table,
-            node_key(catalog, table.name) if table.kind == "node" else None,
+            table_id_key(catalog, table),
             properties,
             {name: value_converter(column) for name, column in properties.items()},
             frozenset(name for name, column in properties.items() if not column.type.nullable),
@@ -119,7 +119,9 @@ class RecordConverter:
         """Raise `InvalidInput` for a row without a key value or a required property."""
         if self.required <= row.keys():
             return
-        if self.key is not None and any(column.name not in row for column in self.key.columns):
+        # The endpoints of an edge are not in its data.
+        properties = () if self.key is None else (item.name for item in self.key.columns if item.property_id)
+        if self.key is not None and any(name not in row for name in properties):
             raise InvalidInput(missing_key(self.key))
         absent = next(name for name in self.columns if name in self.required and name not in row)
         raise InvalidInput(
@@ -127,15 +129,18 @@ class RecordConverter:
         )
 
     def check_id(self, row: Mapping[str, Any]) -> None:
-        """Raise `InvalidInput` when the explicit id of a keyed node differs from the derived id."""
+        """Raise `InvalidInput` when the explicit id of a keyed row differs from the derived id.
+
+        The row of an edge has its endpoints.
+        """
         if self.key is None or "id" not in row:
             return
         derived = derive_id(self.key, row)
         if row["id"] != derived:
-            raise wrong_id(self.table.name, row["id"], derived)
+            raise wrong_id(self.key, row["id"], derived)
 
     def build_table(self, rows: Sequence[Row]) -> pa.Table:
-        """Build the logical columns of converted rows, with derived ids of keyed nodes."""
+        """Build the logical columns of converted rows, with the derived ids of a keyed type."""
         arrays = {
             column.name: build_array(column, [row.get(column.name) for row in rows])
             for column in self.table.columns
@@ -145,11 +150,11 @@ class RecordConverter:
         return pa.Table.from_arrays(list(arrays.values()), schema=logical_schema(self.table))
 
 
-def wrong_id(type_name: str, explicit: str, derived: str) -> InvalidInput:
+def wrong_id(key: TypeKey, explicit: str, derived: str) -> InvalidInput:
     """Return the error for an explicit id that differs from the id derived from the key."""
     return InvalidInput(
-        f"node {type_name} has id {display_value(explicit)}, but its @key gives {display_value(derived)}",
-        hint="omit `id`; the id of a keyed node is derived from its key",
+        f"{key.kind} {key.type_name} has id {display_value(explicit)}, but its @key gives {display_value(derived)}",
+        hint=f"omit `id`; the id of a keyed {key.kind} is derived from its key",
     )
 
 
@@ -213,8 +218,8 @@ class RecordConverters:
         if tag == "edge":
             endpoints = {column: _text(record, end) for end, column in ENDPOINT_COLUMNS.items()}
         row = found.row(data)
-        found.check_id(row)
         row.update(endpoints)
+        found.check_id(row)
         return found, row
 
 

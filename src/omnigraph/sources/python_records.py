@@ -87,9 +87,9 @@ def _row(converter: RecordConverter, item: Any, integer_keys: Mapping[str, Colum
             raise InvalidInput(f"endpoint '{end}': expected the id of a node, got {display_value(value)}")
         check_unicode(end, value)
         endpoints[column] = value
-    row = converter.row(data)
+    row = {**converter.row(data), **endpoints}
     converter.check_id(row)
-    return {**row, **endpoints}
+    return row
 
 
 def _unbox_record(record: Any) -> Any:

@@ -178,10 +178,10 @@ class TableReader:
         for name in (*keys, *endpoints, *sorted(converter.required)):
             if not arrays[name].null_count:
                 continue
-            if converter.key is not None and name in keys:
-                error = InvalidInput(missing_key(converter.key))
-            elif name in endpoints:
+            if name in endpoints:
                 error = column_error(name, "must not be null")
+            elif converter.key is not None and name in keys:
+                error = InvalidInput(missing_key(converter.key))
             else:
                 error = InvalidInput(f"non-nullable property '{name}' has null or invalid values")
             is_null = arrays[name].is_null().to_numpy(zero_copy_only=False)
@@ -202,17 +202,17 @@ class TableReader:
 
     def _with_ids(self, converted: ConvertedRows) -> ConvertedRows:
         """Return the rows with derived ids; an explicit id that differs is an error of its row."""
-        rows, positions = converted.rows, converted.positions
-        if self.converter.key is None or not rows.num_rows:
+        rows, positions, key = converted.rows, converted.positions, self.converter.key
+        if key is None or not rows.num_rows:
             return converted
-        derived = derive_ids(self.converter.key, rows)
+        derived = derive_ids(key, rows)
         ids = rows["id"].combine_chunks()
         rows = rows.set_column(0, self._schema.field(0), derived)
         differs = pc.fill_null(pc.not_equal(ids, derived), False).to_numpy(zero_copy_only=False)
         if not differs.any():
             return ConvertedRows(rows, positions, converted.errors)
         errors = {
-            int(positions[at]): wrong_id(self.converter.table.name, ids[at].as_py(), derived[at].as_py())
+            int(positions[at]): wrong_id(key, ids[at].as_py(), derived[at].as_py())
             for at in np.flatnonzero(differs).tolist()
         }
         valid = rows.filter(pa.array(~differs))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import arrow_type
-from omnigraph.catalog.keys import NodeKey, node_key
+from omnigraph.catalog.keys import TypeKey, table_id_key
 from omnigraph.engine.arrow_arrays import single_array
 from omnigraph.engine.memory.column_chunks import ColumnChunks, concatenate, to_indices
 from omnigraph.engine.memory.id_index import IdIndex
@@ -126,9 +126,9 @@ class CachedTable:
         return self.numbers.all_rows()
 
     @cached_property
-    def key(self) -> NodeKey | None:
+    def key(self) -> TypeKey | None:
         """The key that ids of rows are derived from; None if ids are independent of properties."""
-        return node_key(self.snapshot.catalog, self.layout.name) if self.layout.kind == "node" else None
+        return table_id_key(self.snapshot.catalog, self.layout)
 
     # --- columns -----------------------------------------------------------------------------------------
 

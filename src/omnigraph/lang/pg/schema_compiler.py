@@ -84,7 +84,7 @@ class _Compiler:
         properties = _by_name([*own, *inherited])
         if complete:
             check_embeds(decl, properties, self._report)
-        check_single_key(decl, properties, self._report)
+        check_single_key("node", decl, properties, self._report)
         constraints = ConstraintCompiler(owner, properties, self._report, complete=complete)
         return NodeType(
             decl.name,
@@ -100,6 +100,7 @@ class _Compiler:
         self._check_endpoint(decl, "target", decl.target)
         annotations = compile_type_annotations(owner, decl.annotations, self._report)
         properties = _by_name(self._properties(owner, decl.members))
+        check_single_key("edge", decl, properties, self._report)
         constraints = ConstraintCompiler(owner, properties, self._report)
         return EdgeType(
             decl.name,

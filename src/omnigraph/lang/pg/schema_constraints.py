@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from omnigraph.lang.diagnostics import Diagnostics
-from omnigraph.lang.pg.schema_ast import BodyConstraint, Bounds, Name, NodeDecl, PropertyDecl
+from omnigraph.lang.pg.schema_ast import BodyConstraint, Bounds, EdgeDecl, Name, NodeDecl, PropertyDecl
 from omnigraph.lang.pg.schema_patterns import pattern_problem
-from omnigraph.lang.pg.schema_properties import DeclaringType, unsupported_shape
-from omnigraph.lang.schema import Check, Constraint, Index, Key, Property, Range, Unique
+from omnigraph.lang.pg.schema_properties import ENDPOINT_WORDS, DeclaringType, unsupported_shape
+from omnigraph.lang.schema import Check, Constraint, Index, Key, Property, Range, TypeKind, Unique
 from omnigraph.lang.source import Span
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.types import STRING, PropType, Scalar
 
 _ON_COLUMNS: dict[str, type[Key | Unique | Index]] = {"key": Key, "unique": Unique, "index": Index}
-_NODES_ONLY = ("key", "range", "check")
+_NODES_ONLY = ("range", "check")
 # Constraints of an edge may name its endpoint columns, which are never null.
 _ENDS: dict[str, PropType] = {"src": STRING, "dst": STRING}
 
@@ -133,21 +133,28 @@ class ConstraintCompiler:
             self._report.add(
                 argument.span,
                 f"@{decl.name} on {self._owner.name} references unknown property '{argument.text}'",
-                hint=suggestion(argument.text, self._types),
+                hint=self._endpoint_hint(argument.text) or suggestion(argument.text, self._types),
             )
         return kind
 
+    def _endpoint_hint(self, name: str) -> str | None:
+        if self._owner.kind != "edge" or name not in ENDPOINT_WORDS:
+            return None
+        return "the endpoints of an edge are named `src` and `dst` in constraints"
 
-def check_single_key(node: NodeDecl, properties: Iterable[Property], report: Diagnostics) -> None:
-    """Reject a second key of a node, declared or inherited."""
-    keys = [node.span for item in properties if item.inherited and item.annotation("key")]
-    for member in node.members:
+
+def check_single_key(
+    kind: TypeKind, decl: NodeDecl | EdgeDecl, properties: Iterable[Property], report: Diagnostics
+) -> None:
+    """Reject a second key of a type, declared or inherited."""
+    keys = [decl.span for item in properties if item.inherited and item.annotation("key")]
+    for member in decl.members:
         if isinstance(member, PropertyDecl):
             keys.extend([item.span for item in member.annotations if item.name == "key"][:1])
         elif member.name == "key":
             keys.append(member.span)
     if len(keys) > 1:
-        message = f"node type {node.name} has multiple @key constraints; only one is supported"
+        message = f"{kind} type {decl.name} has multiple @key constraints; only one is supported"
         report.add(keys[1], message)
 
 

@@ -172,7 +172,7 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
                 annotations.append(item)
             elif isinstance(item, BodyConstraint):
                 kind = "" if item.name in ("key", "unique", "index") else " constraint"
-                hint = _MOVE_TO_BODY if item.name in ("unique", "index") else None
+                hint = _MOVE_TO_BODY if item.name in ("key", "unique", "index") else None
                 message = f"@{item.name}{kind} is not supported on edges (edge {name})"
                 self._report.add(item.span, message, hint=hint)
             elif position == 0:

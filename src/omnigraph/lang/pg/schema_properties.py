@@ -67,7 +67,12 @@ def compile_type_annotations(
                 if owner.kind == "node"
                 else "is not supported on edges"
             )
-            report.add(item.span, f"@{item.name} {where} ({owner.subject})")
+            hint = (
+                "write it in the body: @key(src, dst)"
+                if owner.kind == "edge" and item.name == "key"
+                else None
+            )
+            report.add(item.span, f"@{item.name} {where} ({owner.subject})", hint=hint)
         elif item.name in _NEEDS_BODY:
             report.add(item.span, _NEEDS_BODY[item.name])
         elif item.name in seen and item.name in _ONCE_ON_TYPE:
@@ -144,7 +149,10 @@ def _property_annotations(
         elif item.name in _NEEDS_BODY:
             report.add(item.span, _NEEDS_BODY[item.name])
         elif owner.kind == "edge" and item.name in ("key", "embed"):
-            report.add(item.span, f"@{item.name} is not supported on edge properties (edge {place})")
+            message = f"@{item.name} is not supported on edge properties (edge {place})"
+            # A property alone seldom identifies an edge, so that the columns of its key are always written out.
+            hint = f"write the key in the body: @key(src, dst, {decl.name})" if item.name == "key" else None
+            report.add(item.span, message, hint=hint)
         elif item.name in _ONE_COLUMN:
             if _check_column(item, place, decl.type, report):
                 accepted.append(to_annotation(item))

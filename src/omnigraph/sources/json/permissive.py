@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.columns import ENDPOINT_COLUMNS
-from omnigraph.catalog.id_aliases import IdAliases, accepts_id
-from omnigraph.catalog.keys import derive_id
+from omnigraph.catalog.id_aliases import IdAliases, accepts_id, typed_id
+from omnigraph.catalog.key_arrays import derive_ids
+from omnigraph.catalog.keys import TypeKey, derive_id, table_id_key
 from omnigraph.errors import ErrorLocation, InvalidInput
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.types import Scalar
@@ -71,6 +72,8 @@ class _PermissiveReader:
         self.warnings = warnings
         self.converters = RecordConverters(catalog)
         self.aliases = IdAliases()
+        # Explicit ids of keyed edges, by place, to compare after the endpoints are resolved.
+        self.edge_ids: dict[int, str] = {}
 
     def batches(self, values: Iterable[Any]) -> Iterator[InputBatch]:
         builder = BatchBuilder(self.rejects.source)
@@ -78,10 +81,12 @@ class _PermissiveReader:
             if is_baseline(value):
                 continue
             try:
-                converter, row, nulled = self.convert(value)
+                converter, row, nulled, edge_id = self.convert(value)
             except InvalidInput as error:
                 self.rejects.reject(place, error, value)
                 continue
+            if edge_id is not None:
+                self.edge_ids[place] = edge_id
             self._warn(converter, value, nulled, place)
             yield from builder.add(converter, row, place)
         yield from builder.flush()
@@ -120,8 +125,11 @@ class _PermissiveReader:
 
         self.warnings.add(kind, describe)
 
-    def convert(self, value: Any) -> tuple[RecordConverter, Row, list[str]]:
-        """Return the converter and the row of a record, and the properties whose values became null."""
+    def convert(self, value: Any) -> tuple[RecordConverter, Row, list[str], str | None]:
+        """Return the converter and the row of a record, and the properties whose values became null.
+
+        The last value is the explicit id of a keyed edge that differs from the id that its record gives.
+        """
         record = value if isinstance(value, dict) else {}
         tag = next((tag for tag in ("type", "edge") if isinstance(record.get(tag), str)), None)
         if tag is None:
@@ -139,16 +147,22 @@ class _PermissiveReader:
                     raise InvalidInput(f"edge missing '{end}'")
                 check_unicode(end, record[end])
                 row[column] = record[end]
-        elif converter.key is not None:
+        if converter.key is not None:
             explicit = row.pop("id", None)
             derived = derive_id(converter.key, row)
+            if tag == "edge":
+                # Its endpoints may be resolved to other ids after all nodes are read, and the id with them.
+                return converter, row, nulled, None if explicit == derived else explicit
             if explicit is not None and not accepts_id(converter.key, row, explicit):
-                raise wrong_id(converter.table.name, explicit, derived)
+                raise wrong_id(converter.key, explicit, derived)
             self.aliases.add(converter.table.name, derived, explicit)
-        return converter, row, nulled
+        return converter, row, nulled, None
 
     def resolve_endpoints(self, batch: InputBatch) -> InputBatch:
-        """Return edges with resolved endpoint ids; edges with an ambiguous endpoint are rejected."""
+        """Return edges with resolved endpoint ids, and the ids derived from them.
+
+        Edges with an ambiguous endpoint are rejected, and those with another explicit id than the derived one.
+        """
         edge = self.catalog.schema.edge(batch.key.removeprefix("edge:"))
         assert edge is not None, "the batch has a type of this catalog"
         rows = batch.rows
@@ -166,6 +180,10 @@ class _PermissiveReader:
             at = rows.schema.get_field_index(column)
             resolved = pa.array(ids, pa.string()).take(encoded.indices)
             rows = rows.set_column(at, rows.schema.field(at), resolved)
+        key = table_id_key(self.catalog, self.catalog.tables[batch.key])
+        if key is not None:
+            rows = rows.set_column(0, rows.schema.field(0), derive_ids(key, rows))
+            errors = {**self._wrong_edge_ids(key, rows, batch.places), **errors}
         for position in sorted(errors):
             endpoints = rows.slice(position, 1).select(["src", "dst"]).to_pylist()[0]
             record = {"edge": edge.name, "from": endpoints["src"], "to": endpoints["dst"]}
@@ -174,6 +192,15 @@ class _PermissiveReader:
             return InputBatch(batch.key, rows, batch.places, batch.source)
         kept = pa.array([position not in errors for position in range(rows.num_rows)])
         return InputBatch(batch.key, rows.filter(kept), batch.places.filter(kept), batch.source)
+
+    def _wrong_edge_ids(self, key: TypeKey, rows: pa.Table, places: pa.Array) -> dict[int, InvalidInput]:
+        """Return the errors of edges whose explicit id is not the derived one, by position."""
+        errors = {}
+        for position, place in enumerate(places.to_pylist() if self.edge_ids else ()):
+            explicit, derived = self.edge_ids.get(place), rows["id"][position].as_py()
+            if explicit is not None and explicit != derived and typed_id(key, explicit) != derived:
+                errors[position] = wrong_id(key, explicit, derived)
+        return errors
 
 
 def _row(converter: RecordConverter, data: dict[str, Any]) -> tuple[Row, list[str]]:

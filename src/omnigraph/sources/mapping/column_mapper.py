@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.catalog import Catalog, Column, Table
 from omnigraph.catalog.columns import ENDPOINT_NAMES, arrow_type
 from omnigraph.catalog.key_arrays import derive_ids
-from omnigraph.catalog.keys import NodeKey, endpoint_key, integer_key
+from omnigraph.catalog.keys import TypeKey, endpoint_key, integer_key
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.types import FLOATS, STRING
@@ -263,7 +263,7 @@ class _EndpointMapper:
         ids, key_errors = self._derive_ids(self._key, arrays)
         return ids, {**key_errors, **errors}
 
-    def _derive_ids(self, key: NodeKey, arrays: list[pa.Array]) -> tuple[pa.Array, RowErrors]:
+    def _derive_ids(self, key: TypeKey, arrays: list[pa.Array]) -> tuple[pa.Array, RowErrors]:
         errors: RowErrors = {}
         valid = np.ones(len(arrays[0]), bool)
         for part, array in zip(self.parts, arrays, strict=True):

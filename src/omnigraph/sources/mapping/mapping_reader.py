@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.catalog.catalog import Catalog, Column, Table
-from omnigraph.catalog.columns import ENDPOINT_COLUMNS
+from omnigraph.catalog.columns import ENDPOINT_COLUMNS, ENDPOINT_NAMES
 from omnigraph.catalog.keys import node_key
 from omnigraph.catalog.table_lookup import find_table
 from omnigraph.errors import ErrorLocation, InvalidInput
@@ -99,8 +99,11 @@ class _TypeMappingReader:
         for name in fields:
             if name not in _FIELDS:
                 raise self._error((name,), f"unknown field '{name}' of a mapping", name, _FIELDS)
-        columns = {**self._read_columns(fields), **self._read_key(fields)}
-        endpoints = self._read_endpoints(fields)
+        key = self._read_key(fields)
+        ends = ENDPOINT_NAMES if self._table.kind == "edge" else {}
+        key_ends = {name: (key.pop(name),) for name in ends if name in key}
+        columns = {**self._read_columns(fields), **key}
+        endpoints = {**self._read_endpoints(fields), **key_ends}
         constants = self._read_constants(fields, {*columns, *endpoints})
         casts, endpoint_casts = self._read_casts(fields, endpoints, constants)
         ignore, ignores_others = self._read_ignore(fields, {*columns, *endpoints, *constants})
@@ -175,12 +178,17 @@ class _TypeMappingReader:
     def _read_key(self, fields: Mapping[str, Any]) -> dict[str, str]:
         if fields.get("key") is None:
             return {}
-        node = self._catalog.schema.node(self._table.name) if self._table.kind == "node" else None
-        names = ("id",) if node is None or node.key is None else node.key
+        schema, name = self._catalog.schema, self._table.name
+        entity = schema.node(name) if self._table.kind == "node" else schema.edge(name)
+        names = ("id",) if entity is None or entity.key is None else entity.key
         columns = dict(zip(names, self._key_columns(("key",), fields["key"], names), strict=True))
         both = next((name for name in columns if name in (fields.get("columns") or {})), None)
         if both is not None:
             raise self._error(("key",), f"'{both}' is also mapped by `columns`")
+        ends = ENDPOINT_NAMES if self._table.kind == "edge" else {}
+        both = next((name for name in columns if fields.get(ends.get(name, "")) is not None), None)
+        if both is not None:
+            raise self._error(("key",), f"'{both}' is also mapped by `{ends[both]}`")
         return columns
 
     def _key_columns(self, path: KeyPath, value: Any, names: Sequence[str]) -> tuple[str, ...]:
