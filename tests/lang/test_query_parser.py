@@ -57,9 +57,9 @@ def test_conflict_check_finds_a_planted_conflict(caplog: pytest.LogCaptureFixtur
 
 
 def test_parse_errors_have_a_name_for_every_terminal() -> None:
-    terminals = {item.name for item in query_parser._parser().terminals}
-    assert terminals - set(query_parser._TERMINAL_NAMES) == {"WHITESPACE", "LINE_COMMENT", "BLOCK_COMMENT"}
-    assert set(query_parser._TERMINAL_NAMES) - terminals == {"$END"}
+    terminals = {item.name for item in query_parser._parser().tables.terminals}
+    assert terminals - set(query_parser.TERMINAL_NAMES) == {"WHITESPACE", "LINE_COMMENT", "BLOCK_COMMENT"}
+    assert set(query_parser.TERMINAL_NAMES) - terminals == {"$END"}
 
 
 # --- files, queries, parameters --------------------------------------------------------------------------

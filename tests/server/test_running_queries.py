@@ -48,6 +48,8 @@ def server() -> Iterator[Running]:
         actor_in_flight=6,
         read_threads=4,
         query_text_bytes=60_000,
+        mutation_text_bytes=70_000,
+        schema_text_bytes=80_000,
     )
     hosted = host(POLICY, tokens=TOKENS, limits=limits)
     people = [{"name": f"p{i}"} for i in range(PEOPLE)]
@@ -162,11 +164,26 @@ def test_request_cannot_raise_the_limits(server: Running) -> None:
         error_body(client.post("/query", json={"query": ALL, "max_rows": 0}), 400)
 
 
-def test_query_text_that_is_too_large_gets_413(server: Running) -> None:
-    text = "// " + "x" * 60_000 + "\n" + ALL
-    with server.client("bob") as client:
-        body = error_body(client.post("/query", json={"query": text}), 413)
-        assert body["resource_limit"]["resource"] == "query_text_bytes"
+@pytest.mark.parametrize(
+    ("route", "member", "resource", "limit"),
+    [
+        ("query", "query", "query_text_bytes", 60_000),
+        ("mutate", "query", "mutation_text_bytes", 70_000),
+        ("schema/plan", "schema_source", "schema_text_bytes", 80_000),
+        ("schema/apply", "schema_source", "schema_text_bytes", 80_000),
+    ],
+)
+def test_text_that_is_too_large_gets_413(
+    server: Running, route: str, member: str, resource: str, limit: int
+) -> None:
+    with server.client("ann") as client:
+        body = error_body(client.post(f"/{route}", json={member: "// " + "x" * limit}), 413)
+        assert body["resource_limit"]["resource"] == resource
+        assert body["resource_limit"]["limit"] == limit
+        # At the limit the text is parsed.
+        at_limit = "// " + "é" * (limit // 2 - 3) + "\n??"
+        error_body(client.post(f"/{route}", json={member: at_limit}), 400)
+        error_body(client.post(f"/{route}", json={member: f"{at_limit} "}), 413)
 
 
 def test_slow_query_is_logged_with_its_plan(server: Running, caplog: pytest.LogCaptureFixture) -> None:

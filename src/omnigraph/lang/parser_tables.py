@@ -1,8 +1,9 @@
 """Precomputed LALR tables of the two grammars.
 
-Computing the LALR tables of a grammar takes longer than a whole point query. They are therefore stored beside
-the grammar in a `.tables` file: a JSON header that identifies their inputs, then compressed JSON. Tables of
-another grammar, other options or another version of lark are ignored, and the parser is built from the grammar.
+Lark reads a grammar and computes its tables, which takes longer than a whole point query. The tables are
+therefore stored beside the grammar in a `.tables` file: a JSON header that identifies their inputs, then
+compressed JSON. Tables of another grammar or of other options are ignored, and lark computes them anew. Texts are
+parsed by `lalr_parser` and not by lark, so a process that finds its tables does not import lark.
 
 Run ``scripts/parser-tables`` after a change of a grammar or of the pinned version of lark.
 """
@@ -11,24 +12,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import lark
-from lark import Lark
-from lark.common import ParserCallbacks
-from lark.grammar import Rule
-from lark.lexer import TerminalDef
-from lark.parsers.lalr_analysis import Reduce, Shift
-from lark.parsers.lalr_parser import LALR_Parser
+if TYPE_CHECKING:
+    from lark import Lark
+    from lark.grammar import Rule
 
 FOLDER = Path(__file__).parent
+END = "$END"
 
 _Json: TypeAlias = dict[str, Any]
-# The width of a pattern without an upper bound depends on the Python version; lark only sorts by it.
+# The width of a pattern without an upper bound depends on the Python version.
 _WIDEST = 2**32 - 1
+# The layout of the tables; a change makes older files outdated.
+_LAYOUT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,6 @@ class Grammar:
             "lexer": "contextual",
             "maybe_placeholders": self.maybe_placeholders,
             "parser": "lalr",
-            "propagate_positions": True,
             "start": self.start,
         }
 
@@ -54,17 +54,66 @@ QUERY_GRAMMAR = Grammar("gq", start="start", maybe_placeholders=True)
 SCHEMA_GRAMMAR = Grammar("pg", start="file", maybe_placeholders=False)
 
 
-def make_parser(grammar: Grammar, folder: Path = FOLDER) -> Lark:
-    """Load the parser of a grammar from its tables, or build it when they are missing or outdated."""
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """A terminal. `keyword_of` names the terminals whose pattern also matches this text, which take precedence
+    only where the grammar does not allow the keyword.
+    """
+
+    name: str
+    pattern: str
+    text: str | None
+    keyword_of: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A rule of the grammar.
+
+    `kept` lists the children of the node: the position of each, whether it is replaced by its own children, and
+    the number of absent optional children before it. `absent` is their number after the last one.
+    """
+
+    name: str
+    origin: str
+    size: int
+    kept: tuple[tuple[int, bool, int], ...]
+    absent: int
+    is_inlined: bool
+    is_transparent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ParseTables:
+    """The tables of a grammar. `terminals` is in the order of precedence.
+
+    A row has an action for each symbol: the next state, or ``-1 - n`` for the reduction `n`. State 0 is the first.
+    """
+
+    terminals: tuple[Terminal, ...]
+    ignored: tuple[str, ...]
+    reductions: tuple[Reduction, ...]
+    rows: tuple[dict[str, int], ...]
+    end_state: int
+    is_stored: bool
+
+
+def load_tables(grammar: Grammar, folder: Path = FOLDER) -> ParseTables:
+    """Read the tables of a grammar, or compute them when they are missing or outdated."""
     text = _read_grammar(grammar, folder)
-    return _load_parser(grammar, text, folder) or _build_parser(grammar, text)
+    packed = _read_tables(grammar, text, folder)
+    return (
+        _unpack(_pack(grammar, text), is_stored=False) if packed is None else _unpack(packed, is_stored=True)
+    )
 
 
 def write_tables(grammar: Grammar, folder: Path = FOLDER) -> None:
     """Compute the tables of a grammar and write them beside it. The output is deterministic."""
+    import lark
+
     text = _read_grammar(grammar, folder)
-    content = json.dumps(_pack(_build_parser(grammar, text)), separators=(",", ":"), sort_keys=True)
-    header = json.dumps(_describe(grammar, text), sort_keys=True)
+    content = json.dumps(_pack(grammar, text), separators=(",", ":"), sort_keys=True)
+    header = json.dumps({**_describe(grammar, text), "lark": lark.__version__}, sort_keys=True)
     _tables_file(grammar, folder).write_bytes(
         header.encode() + b"\n" + zlib.compress(content.encode(), level=9)
     )
@@ -79,100 +128,129 @@ def _tables_file(grammar: Grammar, folder: Path) -> Path:
 
 
 def _describe(grammar: Grammar, text: str) -> _Json:
-    """Return everything that the tables depend on."""
+    """Return everything that the tables depend on, except lark, whose version is only recorded."""
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return {"grammar": digest, "lark": lark.__version__, "options": grammar.options}
+    return {"grammar": digest, "layout": _LAYOUT, "options": grammar.options}
 
 
-def _build_parser(grammar: Grammar, text: str) -> Lark:
-    return Lark(text, **grammar.options)
-
-
-def _load_parser(grammar: Grammar, text: str, folder: Path) -> Lark | None:
+def _read_tables(grammar: Grammar, text: str, folder: Path) -> _Json | None:
     try:
         header, _, content = _tables_file(grammar, folder).read_bytes().partition(b"\n")
-        if json.loads(header) != _describe(grammar, text):
+        stored = json.loads(header)
+        if {name: value for name, value in stored.items() if name != "lark"} != _describe(grammar, text):
             return None
-        packed = json.loads(zlib.decompress(content))
-    except (FileNotFoundError, ValueError, zlib.error):
-        # A missing or damaged file only costs time: the caller builds the parser from the grammar.
+        packed: _Json = json.loads(zlib.decompress(content))
+        return packed
+    except (AttributeError, FileNotFoundError, ValueError, zlib.error):
+        # A missing or damaged file only costs time: the caller computes the tables.
         return None
-    # Loading from a dictionary involves no pickle.
-    return Lark.load(_unpack(packed))
 
 
-# --- lark's serialized parser as JSON --------------------------------------------------------------------
-#
-# Lark serializes a parser to dictionaries, some of them with integer keys whose order changes from run to run.
-# Here they become lists in a fixed order. An action of the parse table becomes one integer: twice the target
-# state of a shift, or twice the rule of a reduction plus one.
+def _unpack(packed: _Json, *, is_stored: bool) -> ParseTables:
+    symbols = packed["symbols"]
+    return ParseTables(
+        terminals=tuple(
+            Terminal(name, pattern, text, tuple(keyword_of))
+            for name, pattern, text, keyword_of in packed["terminals"]
+        ),
+        ignored=tuple(packed["ignored"]),
+        reductions=tuple(
+            Reduction(name, origin, size, tuple(map(tuple, kept)), absent, is_inlined, is_transparent)
+            for name, origin, size, kept, absent, is_inlined, is_transparent in packed["reductions"]
+        ),
+        rows=tuple(
+            {symbols[symbol]: action for symbol, action in zip(row[::2], row[1::2], strict=True)}
+            for row in packed["rows"]
+        ),
+        end_state=packed["end_state"],
+        is_stored=is_stored,
+    )
 
 
-def _pack(parser: Lark) -> _Json:
-    data, memo = parser.memo_serialize([TerminalDef, Rule])
-    for item in memo.values():
-        if "_width" in item.get("pattern", {}):
-            item["pattern"]["_width"] = [min(width, _WIDEST) for width in item["pattern"]["_width"]]
-    table = data["parser"]["parser"]
-    states = _breadth_first(table)
-    number = {state: position for position, state in enumerate(states)}
-    tokens = sorted(table["tokens"].values())
-    place = {token: position for position, token in enumerate(tokens)}
-
-    def pack_row(state: int) -> list[int]:
-        row = []
-        for token, (is_reduce, argument) in table["states"][state].items():
-            action = 2 * argument["@"] + 1 if is_reduce else 2 * number[argument]
-            row.append((place[table["tokens"][token]], action))
-        return [part for pair in sorted(row) for part in pair]
-
-    data["parser"]["parser"] = {
-        "tokens": tokens,
-        "states": [pack_row(state) for state in states],
-        "start_states": {name: number[state] for name, state in table["start_states"].items()},
-        "end_states": {name: number[state] for name, state in table["end_states"].items()},
-    }
-    return {"data": data, "memo": [memo[key] for key in range(len(memo))]}
+# --- the tables that lark computes -----------------------------------------------------------------------
 
 
-def _unpack(packed: _Json) -> _Json:
-    """Return the dictionary that lark loads a parser from."""
-    data = packed["data"]
-    data["options"]["_plugins"] = {"LALR_Parser": _PackedTable}
-    data["parser"]["parser"]["tokens"] = dict(enumerate(data["parser"]["parser"]["tokens"]))
-    return {"data": data, "memo": dict(enumerate(packed["memo"]))}
+def _pack(grammar: Grammar, text: str) -> _Json:
+    """Compute the tables. Lark numbers states differently in every run; here the grammar decides their order."""
+    from lark import Lark
+    from lark.parsers.lalr_analysis import Shift
 
-
-class _PackedTable:
-    """Loads the parse table for lark. Lark itself would create one object for each of thousands of actions."""
-
-    @staticmethod
-    def deserialize(
-        data: _Json, memo: dict[int, Any], callbacks: ParserCallbacks, debug: bool
-    ) -> LALR_Parser:
-        tokens, rows = data["tokens"], data["states"]
-        empty = {**data, "states": {}}
-        loaded: LALR_Parser = LALR_Parser.deserialize(empty, memo, callbacks, debug)  # type: ignore[no-untyped-call]
-        shifts = [(Shift, state) for state in range(len(rows))]
-        reduces = [(Reduce, rule) for rule in memo.values()]
-        states = loaded.parser.parse_table.states
-        for state, row in enumerate(rows):
-            states[state] = {
-                tokens[token]: reduces[code >> 1] if code & 1 else shifts[code >> 1]
-                for token, code in zip(row[::2], row[1::2], strict=True)
-            }
-        return loaded
-
-
-def _breadth_first(table: _Json) -> list[int]:
-    """Return the states in breadth-first order from the start, an order that depends on the grammar alone."""
-    visited = dict.fromkeys(state for _, state in sorted(table["start_states"].items()))
-    queue = list(visited)
+    parser = Lark(text, **grammar.options)
+    table = parser.parser.parser._parse_table  # noqa: SLF001 - lark has no other access
+    start, end = table.start_states[grammar.start], table.end_states[grammar.start]
+    state_numbers = {start: 0}
+    rule_numbers: dict[Rule, int] = {}
+    symbols = sorted({symbol for row in table.states.values() for symbol in row})
+    rows: list[list[int]] = []
+    queue = [start]
     for state in queue:
-        row = table["states"][state]
-        for token in sorted(row, key=table["tokens"].__getitem__):
-            is_reduce, argument = row[token]
-            if not is_reduce and argument not in visited:
-                visited[argument] = None
-                queue.append(argument)
-    return queue
+        row: list[int] = []
+        for number, symbol in enumerate(symbols):
+            if symbol not in table.states[state]:
+                continue
+            action, argument = table.states[state][symbol]
+            if action is Shift:
+                if argument not in state_numbers:
+                    state_numbers[argument] = len(state_numbers)
+                    queue.append(argument)
+                row += [number, state_numbers[argument]]
+            else:
+                row += [number, -1 - rule_numbers.setdefault(argument, len(rule_numbers))]
+        rows.append(row)
+    return {
+        "end_state": state_numbers[end],
+        "ignored": sorted(parser.ignore_tokens),
+        "reductions": [_pack_rule(rule, grammar.maybe_placeholders) for rule in rule_numbers],
+        "rows": rows,
+        "symbols": symbols,
+        "terminals": _pack_terminals(parser),
+    }
+
+
+def _pack_terminals(parser: Lark) -> list[list[Any]]:
+    """Return the terminals in the order in which lark tries them."""
+    ordered = sorted(
+        parser.terminals,
+        key=lambda item: (
+            -item.priority,
+            -min(item.pattern.max_width, _WIDEST),
+            -len(item.pattern.value),
+            item.name,
+        ),
+    )
+    packed: list[list[Any]] = []
+    for terminal in ordered:
+        text = terminal.pattern.value if terminal.pattern.type == "str" else None
+        keyword_of = []
+        for other in ordered if text is not None else ():
+            if other.pattern.type == "re" and other.priority == terminal.priority:
+                match = re.match(other.pattern.to_regexp(), str(text))
+                if match is not None and match.group() == text:
+                    keyword_of.append(other.name)
+        packed.append([terminal.name, terminal.pattern.to_regexp(), text, keyword_of])
+    return packed
+
+
+def _pack_rule(rule: Rule, maybe_placeholders: bool) -> list[Any]:
+    options = rule.options
+    # One item for each symbol (False) and for each absent optional one (True).
+    absent_marks = (
+        list(options.empty_indices)
+        if maybe_placeholders and options.empty_indices
+        else [False] * len(rule.expansion)
+    )
+    kept: list[list[Any]] = []
+    absent = position = 0
+    for is_absent in absent_marks:
+        if is_absent:
+            absent += 1
+            continue
+        symbol = rule.expansion[position]
+        if not (symbol.is_term and symbol.filter_out):  # type: ignore[attr-defined]
+            kept.append([position, not symbol.is_term and symbol.name.startswith("_"), absent])
+            absent = 0
+        position += 1
+    name = rule.alias or options.template_source or rule.origin.name
+    is_inlined = rule.origin.name.startswith("_")
+    is_transparent = bool(options.expand1 and not rule.alias)
+    return [name, rule.origin.name, len(rule.expansion), kept, absent, is_inlined, is_transparent]

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias
 
-from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
-from lark.tree import Meta
-
-from omnigraph.budget.deadline import check_deadline
-from omnigraph.lang.diagnostics import MAX_DIAGNOSTICS, Diagnostic, diagnose
+from omnigraph.lang.diagnostics import MAX_DIAGNOSTICS, Diagnostic, Diagnostics, diagnose
+from omnigraph.lang.lalr_parser import LalrParser, SyntaxFailure
 from omnigraph.lang.literal_syntax import shorten
-from omnigraph.lang.scanner import blank_out, scan, starts_line
-from omnigraph.lang.source import NOWHERE, Source, Span
+from omnigraph.lang.scanner import blank_out, scan, scan_brackets, starts_line
+from omnigraph.lang.source import Source, Span
 from omnigraph.lang.suggestions import nearest_name
 
 MAX_NESTING = 64
-_TOKENS_PER_CHECK = 256
 
-ParseTree: TypeAlias = "Tree[Token]"
 # Hints by the unexpected text and by a terminal that the parser would have accepted there.
 Hints: TypeAlias = Mapping[tuple[str, str], str]
 
@@ -31,103 +25,112 @@ _UNEXPECTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+|[0-9]++|.", re.DOTALL)
 _KEYWORD = re.compile(r"`([a-z_]+)`")
 
 
-def token_span(token: Token) -> Span:
-    """Return the span of a token."""
-    if token.start_pos is None or token.end_pos is None:
-        return NOWHERE
-    return Span(token.start_pos, token.end_pos)
-
-
-def meta_span(meta: Meta) -> Span:
-    """Return the span from the first to the last token of a rule."""
-    return NOWHERE if meta.empty else Span(meta.start_pos, meta.end_pos)
-
-
 def check_nesting(source: Source, limit: int = MAX_NESTING) -> list[Diagnostic]:
     """Reject brackets nested deeper than the limit; return at most one diagnostic."""
     depth = 0
-    for lexeme in scan(source.text):
-        if lexeme.kind == "open":
+    for start, kind in scan_brackets(source.text):
+        if kind == "open":
             depth += 1
             if depth > limit:
-                span = Span(lexeme.start, lexeme.end)
-                return [diagnose(source, span, "parse", nesting_message(limit))]
-        elif lexeme.kind == "close":
+                return [diagnose(source, Span(start, start + 1), "parse", _nesting_message(limit))]
+        elif kind == "close":
             depth = max(0, depth - 1)
     return []
 
 
-def nesting_message(limit: int) -> str:
-    """Return the message for a construct that is nested too deeply."""
-    return f"nesting exceeds {limit} levels"
-
-
 def parse_with_recovery(
-    parser: Lark,
+    parser: LalrParser,
     source: Source,
+    make_builder: Callable[[Diagnostics], object],
     starts: frozenset[str],
     terminal_names: Mapping[str, str],
     hints: Hints = MappingProxyType({}),
-) -> tuple[ParseTree | None, list[Diagnostic]]:
+) -> tuple[Any, Diagnostics]:
     """Parse a text made of declarations, each starting with a keyword of `starts`.
 
-    `terminal_names` gives the name of each terminal in messages, keywords in backquotes; messages list
-    terminals in its order. `hints` has advice for common mistakes. The parser must be LALR, with a grammar that
-    accepts any sequence of declarations.
+    `make_builder` returns a builder for one attempt, which reports errors to the diagnostics. `terminal_names`
+    gives the name of each terminal in messages, keywords in backquotes; messages list terminals in its order.
+    `hints` has advice for common mistakes. The grammar must accept any sequence of declarations.
 
-    Return the tree and no diagnostics when the text is correct. Otherwise return the diagnostics, at most one
-    per declaration, and the tree of the correct declarations, or None when nothing can be parsed. Tree
-    positions are offsets in the source. No input raises an exception.
+    Return the value of the text and the diagnostics: at most one syntax error per declaration, and the errors of
+    the builder in the correct declarations. The value is that of the correct declarations, or None when nothing
+    can be parsed. No input raises an exception other than `ResourceLimit`, after the deadline of the work.
     """
-    diagnostics = check_nesting(source)
-    if diagnostics:
-        return None, diagnostics
+    report = Diagnostics(source, "parse")
+    report.recorded.extend(check_nesting(source))
+    if report.recorded:
+        return None, report
     # Editors may save a byte-order mark at the start of a file.
     text = " " + source.text[1:] if source.text.startswith("\ufeff") else source.text
-    unterminated = next((item.start for item in scan(text) if item.kind == "unterminated"), None)
-    whole: UnexpectedInput | None = None
+    unterminated = next((start for start, kind in scan_brackets(text) if kind == "unterminated"), None)
+    whole: SyntaxFailure | None = None
     if unterminated is None:
-        tree, whole = _try_parse(parser, text)
-        if whole is None:
-            return tree, []
+        try:
+            return _build(parser, text, source, make_builder, report)
+        except SyntaxFailure as error:
+            whole = error
     else:
         construct, width = ("string", 1) if text[unterminated] == '"' else ("comment", 2)
-        span = Span(unterminated, unterminated + width)
-        diagnostics.append(diagnose(source, span, "parse", f"unterminated {construct}"))
+        report.add(Span(unterminated, unterminated + width), f"unterminated {construct}")
 
     kept: list[str] = []
     for part in _split_declarations(text, starts):
         piece = text[part.start : part.end]
-        usable = len(diagnostics) < MAX_DIAGNOSTICS and (
+        usable = len(report.recorded) < MAX_DIAGNOSTICS and (
             unterminated is None or not part.start <= unterminated < part.end
         )
         if usable:
-            _, error = _try_parse(parser, piece)
-            if error is not None:
-                diagnostics.append(_explain(error, source, part, terminal_names, hints))
+            try:
+                parser.parse(piece, make_builder(Diagnostics(source, "parse")))
+            except SyntaxFailure as error:
+                report.recorded.append(_explain(error, source, part, terminal_names, hints))
                 usable = False
         kept.append(piece if usable else blank_out(piece))
-    if whole is not None and not diagnostics:
-        diagnostics.append(_explain(whole, source, Span(0, len(text)), terminal_names, hints))
-    tree, _ = _try_parse(parser, "".join(kept))
-    return tree, diagnostics
-
-
-def _try_parse(parser: Lark, text: str) -> tuple[ParseTree | None, UnexpectedInput | None]:
-    """Return the tree of a text or its first error. Raises `ResourceLimit` after the deadline of the work."""
-    interactive = parser.parse_interactive(text)
-    token: Token | None = None
+    if whole is not None and not report.recorded:
+        report.recorded.append(_explain(whole, source, Span(0, len(text)), terminal_names, hints))
     try:
-        for number, found in enumerate(interactive.iter_parse()):
-            token = found
-            if number % _TOKENS_PER_CHECK == 0:
-                check_deadline()
-        tree: ParseTree = interactive.feed_eof(token)  # type: ignore[no-untyped-call]
-        return tree, None
-    except UnexpectedInput as error:
-        # The parser state, from which messages list what was expected.
-        error.interactive_parser = interactive
-        return None, error
+        return _build(parser, "".join(kept), source, make_builder, report)
+    except SyntaxFailure:
+        return None, report
+
+
+def _build(
+    parser: LalrParser,
+    text: str,
+    source: Source,
+    make_builder: Callable[[Diagnostics], object],
+    report: Diagnostics,
+) -> tuple[Any, Diagnostics]:
+    """Parse a text and add the errors of the builder to the report, or only that it is nested too deeply."""
+    built = Diagnostics(source, "parse")
+    parsed = parser.parse(text, make_builder(built))
+    too_deep = _find_too_deep(parsed.nested)
+    if too_deep is not None:
+        report.add(too_deep, _nesting_message(MAX_NESTING))
+        return None, report
+    report.recorded.extend(built.recorded[: MAX_DIAGNOSTICS - len(report.recorded)])
+    return parsed.value, report
+
+
+def _nesting_message(limit: int) -> str:
+    return f"nesting exceeds {limit} levels"
+
+
+def _find_too_deep(nested: list[Span]) -> Span | None:
+    """Return the first construct that is nested too deeply, so that later phases can recurse over the AST.
+
+    `check_nesting` counts brackets, but a chain of `not` has none, and two constructs may share one pair.
+    """
+    if len(nested) <= MAX_NESTING:
+        return None
+    outer: list[int] = []
+    for span in sorted(nested, key=lambda item: (item.start, -item.end)):
+        while outer and outer[-1] <= span.start:
+            outer.pop()
+        outer.append(span.end)
+        if len(outer) > MAX_NESTING:
+            return span
+    return None
 
 
 def _split_declarations(text: str, starts: frozenset[str]) -> list[Span]:
@@ -153,17 +156,16 @@ def _split_declarations(text: str, starts: frozenset[str]) -> list[Span]:
 
 
 def _explain(
-    error: UnexpectedInput, source: Source, part: Span, terminal_names: Mapping[str, str], hints: Hints
+    error: SyntaxFailure, source: Source, part: Span, terminal_names: Mapping[str, str], hints: Hints
 ) -> Diagnostic:
     """Describe a syntax error: the unexpected text, what the parser expected, and a hint if there is one."""
     text = source.text
-    if isinstance(error, UnexpectedToken) and error.token.type != "$END":
-        token_at = token_span(error.token)
-        span = Span(part.start + token_at.start, part.start + token_at.end)
-    elif isinstance(error, UnexpectedCharacters):
-        at = part.start + cast(int, error.pos_in_stream)
+    at = part.start + error.start
+    if error.span is None:
         match = _UNEXPECTED.match(text, at)
         span = Span(at, match.end() if match else at)
+    elif error.span.start < error.span.end:
+        span = Span(at, part.start + error.span.end)
     else:
         end = part.start + len(_without_trailing_comments(text[part.start : part.end]))
         span = Span(end, end)
@@ -172,8 +174,7 @@ def _explain(
         unexpected = f"`{shorten(token)}`"
     else:
         unexpected = "end of the file" if part.end == len(text) else "end of the declaration"
-    interactive = getattr(error, "interactive_parser", None)
-    accepted = frozenset[str]() if interactive is None else interactive.accepts()
+    accepted = error.accepted
     expected = list(dict.fromkeys(name for terminal, name in terminal_names.items() if terminal in accepted))
     keywords = [match.group(1) for name in expected for match in _KEYWORD.finditer(name)]
     nearest = nearest_name(token, keywords) if token.isidentifier() else None

@@ -24,6 +24,17 @@ _LEXEME = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
+_BRACKET = re.compile(
+    r"""
+      //[^\n]*+
+    | /\*.*?\*/
+    | "(?:[^"\\]|\\.)*+"
+    | (?P<open>[\[({])
+    | (?P<close>[\])}])
+    | (?P<unterminated>"|/\*)
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
@@ -48,6 +59,19 @@ def scan(text: str) -> Iterator[Lexeme]:
             yield Lexeme(kind, match.start(), len(text))
             return
         yield Lexeme(kind, match.start(), match.end())
+
+
+def scan_brackets(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the offset and kind of brackets outside of strings and comments: ``open`` or ``close``.
+
+    An unterminated string or block comment is the last item, of kind ``unterminated``.
+    """
+    for match in _BRACKET.finditer(text):
+        kind = match.lastgroup
+        if kind is not None:
+            yield match.start(), kind
+            if kind == "unterminated":
+                return
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ class Span:
 
 
 NOWHERE = Span(0, 0)
+_LINE_END = re.compile("\n")
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Source:
 
     def __post_init__(self) -> None:
         starts = [0]
-        starts.extend(i + 1 for i, char in enumerate(self.text) if char == "\n")
+        starts.extend(match.end() for match in _LINE_END.finditer(self.text))
         object.__setattr__(self, "_line_starts", tuple(starts))
 
     def position(self, offset: int) -> tuple[int, int]:

@@ -41,7 +41,7 @@ class ServerLimits:
     - `query_bytes`: memory of one query; `query_pool_bytes`: memory of all queries; `actor_query_bytes`: memory of
       the queries of one actor; 0 means a share of the machine's memory, see `memory_limits`
     - `query_rows`: result rows of one query; `query_edges`: edges that it follows; 0 means no limit
-    - `query_text_bytes`: size of a query text
+    - `query_text_bytes`, `mutation_text_bytes`, `schema_text_bytes`: size of a text that is parsed
     - `slow_query_seconds`: queries that take at least this long are logged with their plan
     - `read_seconds`: time limit of a read
     - `header_seconds`: time limit for the headers of a request; `idle_seconds`: keep-alive timeout
@@ -71,6 +71,8 @@ class ServerLimits:
     query_rows: int = _integer("QUERY_ROWS_MAX", 0, 0)
     query_edges: int = _integer("QUERY_EDGES_MAX", 0, 0)
     query_text_bytes: int = _integer("QUERY_TEXT_BYTES_MAX", 256 << 10)
+    mutation_text_bytes: int = _integer("MUTATION_TEXT_BYTES_MAX", 1 << 20)
+    schema_text_bytes: int = _integer("SCHEMA_TEXT_BYTES_MAX", 1 << 20)
     slow_query_seconds: float = _seconds("SLOW_QUERY_SECONDS", 10)
     read_seconds: float = _seconds("READ_SECONDS_MAX", 300)
     header_seconds: float = _seconds("HEADER_SECONDS_MAX", 10)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from functools import cache
 
-from lark import Lark, Tree
-
-from omnigraph.lang.diagnostics import Diagnostics
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.query_builder import QueryBuilder
-from omnigraph.lang.parser_tables import QUERY_GRAMMAR, make_parser
-from omnigraph.lang.parsing import MAX_NESTING, ParseTree, meta_span, nesting_message, parse_with_recovery
+from omnigraph.lang.lalr_parser import LalrParser
+from omnigraph.lang.parser_tables import QUERY_GRAMMAR, load_tables
+from omnigraph.lang.parsing import parse_with_recovery
 from omnigraph.lang.source import Source
 
-_STARTS = frozenset({"query"})
+STARTS = frozenset({"query"})
 
 # Names of the terminals in messages, in the order in which messages list them.
-_TERMINAL_NAMES = {
+TERMINAL_NAMES = {
     "QUERY": "`query`",
     "MATCH": "`match`",
     "RETURN": "`return`",
@@ -114,30 +112,12 @@ def parse_queries(source: Source) -> ast.QueryFile:
     >>> parse_queries(Source("query all() { match { $p: Person } return { $p.name } }")).queries[0].name
     'all'
     """
-    tree, errors = parse_with_recovery(_parser(), source, _STARTS, _TERMINAL_NAMES)
-    diagnostics = Diagnostics(source, "parse")
-    diagnostics.recorded.extend(errors)
-    parsed = ast.QueryFile()
-    if tree is not None and not _is_too_deep(tree, diagnostics):
-        parsed = QueryBuilder(diagnostics).transform(tree)
+    parsed: ast.QueryFile | None
+    parsed, diagnostics = parse_with_recovery(_parser(), source, QueryBuilder, STARTS, TERMINAL_NAMES)
     diagnostics.raise_if_any()
-    return parsed
+    return parsed or ast.QueryFile()
 
 
 @cache
-def _parser() -> Lark:
-    return make_parser(QUERY_GRAMMAR)
-
-
-def _is_too_deep(tree: ParseTree, diagnostics: Diagnostics) -> bool:
-    """Report the first construct that is nested too deeply, so that later phases can recurse over the AST."""
-    stack = [(tree, 0)]
-    while stack:
-        node, depth = stack.pop()
-        if node.data in _NESTING_RULES:
-            depth += 1
-            if depth > MAX_NESTING:
-                diagnostics.add(meta_span(node.meta), nesting_message(MAX_NESTING))
-                return True
-        stack.extend((child, depth) for child in reversed(node.children) if isinstance(child, Tree))
-    return False
+def _parser() -> LalrParser:
+    return LalrParser(load_tables(QUERY_GRAMMAR), QueryBuilder, _NESTING_RULES)

@@ -7,14 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeAlias
 
-from lark import Lark, Token
-from lark.tree import Meta
-from lark.visitors import Transformer_NonRecursive, v_args
-
 from omnigraph.lang.diagnostics import Diagnostics
+from omnigraph.lang.lalr_parser import LalrParser, Token
 from omnigraph.lang.literal_syntax import shorten, to_float, to_integer, unescape
-from omnigraph.lang.parser_tables import SCHEMA_GRAMMAR, make_parser
-from omnigraph.lang.parsing import meta_span, parse_with_recovery, token_span
+from omnigraph.lang.parser_tables import SCHEMA_GRAMMAR, load_tables
+from omnigraph.lang.parsing import parse_with_recovery
 from omnigraph.lang.pg.schema_ast import (
     AnnotationDecl,
     BodyConstraint,
@@ -38,7 +35,7 @@ MAX_VECTOR_DIGITS = 19
 CONSTRAINT_NAMES = ("key", "unique", "index", "range", "check")
 
 # Names of the terminals in messages, in the order in which messages list them.
-_TERMINAL_NAMES = {
+TERMINAL_NAMES = {
     "_INTERFACE": "`interface`",
     "_NODE": "`node`",
     "_EDGE": "`edge`",
@@ -74,7 +71,7 @@ _TERMINAL_NAMES = {
 }
 
 # Syntax of other languages that is a common mistake here.
-_HINTS = {
+HINTS = {
     (",", "RBRACE"): "properties need no separator",
     (";", "RBRACE"): "properties need no separator",
     (",", "_NODE"): "declarations need no separator",
@@ -91,17 +88,16 @@ def parse_schema(source: Source) -> SchemaFile:
 
     Raises `LanguageError` with all syntax errors, at most one per declaration.
     """
-    tree, errors = parse_with_recovery(_parser(), source, STARTS, _TERMINAL_NAMES, _HINTS)
-    diagnostics = Diagnostics(source, "parse")
-    diagnostics.recorded.extend(errors)
-    declarations = [] if tree is None else _Build(diagnostics).transform(tree)
+    declarations, diagnostics = parse_with_recovery(
+        _parser(), source, SchemaBuilder, STARTS, TERMINAL_NAMES, HINTS
+    )
     diagnostics.raise_if_any()
     return SchemaFile(tuple(declarations))
 
 
 @cache
-def _parser() -> Lark:
-    return make_parser(SCHEMA_GRAMMAR)
+def _parser() -> LalrParser:
+    return LalrParser(load_tables(SCHEMA_GRAMMAR), SchemaBuilder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,20 +120,18 @@ _HeaderItem: TypeAlias = AnnotationDecl | BodyConstraint | CardDecl
 _Member: TypeAlias = PropertyDecl | BodyConstraint | _StrayAnnotation
 
 
-@v_args(meta=True)
-class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
-    """Builds declarations from the parse tree, bottom-up and without recursion."""
+class SchemaBuilder:
+    """Builds declarations bottom-up and without recursion."""
 
     def __init__(self, report: Diagnostics) -> None:
-        super().__init__(visit_tokens=False)
         self._report = report
 
     # --- declarations ------------------------------------------------------------------------------------
 
-    def file(self, _meta: Meta, children: list[Declaration]) -> list[Declaration]:
+    def file(self, _span: Span, children: list[Declaration]) -> list[Declaration]:
         return children
 
-    def interface(self, _meta: Meta, children: list[Any]) -> InterfaceDecl:
+    def interface(self, _span: Span, children: list[Any]) -> InterfaceDecl:
         name, body = children
         properties: list[PropertyDecl] = []
         for member in body:
@@ -145,9 +139,9 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
                 properties.append(member)
             else:
                 self._reject_in_interface(name, member, properties[-1].name if properties else None)
-        return InterfaceDecl(str(name), tuple(properties), token_span(name))
+        return InterfaceDecl(str(name), tuple(properties), name.span)
 
-    def node(self, _meta: Meta, children: list[Any]) -> NodeDecl:
+    def node(self, _span: Span, children: list[Any]) -> NodeDecl:
         name, *header, body = children
         implements: tuple[Name, ...] = ()
         annotations: list[AnnotationDecl] = []
@@ -160,9 +154,9 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
                 place = "" if item.name in ("range", "check") else "on node properties or "
                 message = f"@{item.name} is only supported {place}as body constraint (node {name})"
                 self._report.add(item.span, message, hint=_MOVE_TO_BODY)
-        return NodeDecl(str(name), tuple(annotations), implements, self._members(body), token_span(name))
+        return NodeDecl(str(name), tuple(annotations), implements, self._members(body), name.span)
 
-    def edge(self, _meta: Meta, children: list[Any]) -> EdgeDecl:
+    def edge(self, _span: Span, children: list[Any]) -> EdgeDecl:
         name, source, target, *header = children
         body = header.pop() if header and isinstance(header[-1], list) else []
         card: CardDecl | None = None
@@ -188,118 +182,122 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
             card,
             tuple(annotations),
             self._members(body),
-            token_span(name),
+            name.span,
         )
 
-    def implements(self, _meta: Meta, children: list[Token]) -> tuple[Name, ...]:
+    def implements(self, _span: Span, children: list[Token]) -> tuple[Name, ...]:
         return tuple(_name(token) for token in children)
 
-    def card(self, meta: Meta, children: list[Token]) -> CardDecl:
+    def card(self, span: Span, children: list[Token]) -> CardDecl:
         low, *high = (self._integer(token) for token in children)
-        return CardDecl(low, high[0] if high else None, meta_span(meta))
+        return CardDecl(low, high[0] if high else None, span)
 
     # --- members -----------------------------------------------------------------------------------------
 
-    def body(self, _meta: Meta, children: list[Any]) -> list[_Member]:
+    def body(self, _span: Span, children: list[Any]) -> list[_Member]:
         members: list[_Member] = []
-        for child in children:
-            # The grammar allows an annotation only after a property.
-            if isinstance(child, AnnotationDecl) and isinstance(members[-1], PropertyDecl):
-                members[-1] = replace(members[-1], annotations=(*members[-1].annotations, child))
+        annotations: list[AnnotationDecl] = []
+        # The grammar allows an annotation only after a property.
+        for child in reversed(children):
+            if isinstance(child, AnnotationDecl):
+                annotations.append(child)
+            elif annotations:
+                members.append(replace(child, annotations=tuple(reversed(annotations))))
+                annotations = []
             else:
                 members.append(child)
+        members.reverse()
         return members
 
-    def property_head(self, _meta: Meta, children: list[Any]) -> PropertyDecl:
+    def property_head(self, _span: Span, children: list[Any]) -> PropertyDecl:
         name, kind = children
-        return PropertyDecl(str(name), kind.type, (), token_span(name), kind.span)
+        return PropertyDecl(str(name), kind.type, (), name.span, kind.span)
 
-    def constraint(self, meta: Meta, children: list[Any]) -> BodyConstraint:
+    def constraint(self, span: Span, children: list[Any]) -> BodyConstraint:
         name, *arguments = children
-        return BodyConstraint(str(name), tuple(arguments), meta_span(meta))
+        return BodyConstraint(str(name), tuple(arguments), span)
 
-    def stray(self, meta: Meta, children: list[Any]) -> _StrayAnnotation:
-        return _StrayAnnotation(str(children[0]), meta_span(meta))
+    def stray(self, span: Span, children: list[Any]) -> _StrayAnnotation:
+        return _StrayAnnotation(str(children[0]), span)
 
-    def annotation(self, meta: Meta, children: list[Any]) -> AnnotationDecl:
+    def annotation(self, span: Span, children: list[Any]) -> AnnotationDecl:
         name, *arguments = children
         value = arguments[0] if arguments else None
-        return AnnotationDecl(str(name), value, tuple(arguments[1:]), meta_span(meta))
+        return AnnotationDecl(str(name), value, tuple(arguments[1:]), span)
 
-    def keyword_argument(self, _meta: Meta, children: list[Any]) -> tuple[str, LiteralValue]:
+    def keyword_argument(self, _span: Span, children: list[Any]) -> tuple[str, LiteralValue]:
         name, value = children
         return str(name), value
 
     # --- types -------------------------------------------------------------------------------------------
 
-    def property_type(self, meta: Meta, children: list[Any]) -> _Type:
+    def property_type(self, span: Span, children: list[Any]) -> _Type:
         core, *nullable = children
-        return _Type(core.optional if nullable else core, meta_span(meta))
+        return _Type(core.optional if nullable else core, span)
 
-    def list_type(self, meta: Meta, children: list[_Type]) -> PropType:
+    def list_type(self, span: Span, children: list[_Type]) -> PropType:
         (item,) = children
         message = _unsupported_item(item.type)
         if message:
-            self._report.add(meta_span(meta), message)
+            self._report.add(span, message)
             return replace(STRING, is_list=True)
         return replace(item.type, is_list=True)
 
-    def enum_type(self, _meta: Meta, children: list[Token]) -> PropType:
+    def enum_type(self, _span: Span, children: list[Token]) -> PropType:
         return replace(STRING, enum_values=tuple(str(token) for token in children))
 
-    def vector_type(self, _meta: Meta, children: list[Token]) -> PropType:
+    def vector_type(self, _span: Span, children: list[Token]) -> PropType:
         (token,) = children
         digits = token.lstrip("0") or "0"
         if len(digits) > MAX_VECTOR_DIGITS:
             # Python refuses to convert very long texts; shorter ones are checked with the other rules.
             message = f"Vector dimension {shorten(digits)} exceeds maximum supported {MAX_VECTOR_DIM}"
-            self._report.add(token_span(token), message)
+            self._report.add(token.span, message)
             return vector(1)
         return vector(int(digits))
 
-    def base_type(self, _meta: Meta, children: list[Token]) -> PropType:
+    def base_type(self, _span: Span, children: list[Token]) -> PropType:
         (word,) = children
         scalar = BASE_TYPES.get(word)
         if scalar is None:
             known = [*BASE_TYPES, "Vector"]
-            self._report.add(token_span(word), f"unknown type: {shorten(word)}", hint=suggestion(word, known))
+            self._report.add(word.span, f"unknown type: {shorten(word)}", hint=suggestion(word, known))
             return STRING
         return PropType(scalar)
 
     # --- values ------------------------------------------------------------------------------------------
 
-    def bounds_from(self, meta: Meta, children: list[int | float]) -> Bounds:
+    def bounds_from(self, span: Span, children: list[int | float]) -> Bounds:
         low, *high = children
-        return Bounds(low, high[0] if high else None, meta_span(meta))
+        return Bounds(low, high[0] if high else None, span)
 
-    def bounds_to(self, meta: Meta, children: list[int | float]) -> Bounds:
-        return Bounds(None, children[0], meta_span(meta))
+    def bounds_to(self, span: Span, children: list[int | float]) -> Bounds:
+        return Bounds(None, children[0], span)
 
-    def number(self, meta: Meta, children: list[Token]) -> int | float:
+    def number(self, span: Span, children: list[Token]) -> int | float:
         text = "".join(children)
         convert = to_float if children[-1].type == "FLOAT" else to_integer
-        return convert(text, meta_span(meta), self._report)
+        return convert(text, span, self._report)
 
-    def name(self, _meta: Meta, children: list[Token]) -> Name:
+    def name(self, _span: Span, children: list[Token]) -> Name:
         return _name(children[0])
 
-    def literal(self, _meta: Meta, children: list[Token]) -> LiteralValue:
+    def literal(self, _span: Span, children: list[Token]) -> LiteralValue:
         (token,) = children
-        span = token_span(token)
         match token.type:
             case "STRING":
-                return unescape(token, span, self._report)
+                return unescape(token, token.span, self._report)
             case "INTEGER":
-                return to_integer(token, span, self._report)
+                return to_integer(token, token.span, self._report)
             case "FLOAT":
-                return to_float(token, span, self._report)
+                return to_float(token, token.span, self._report)
             case _:
                 return bool(token == "true")
 
     # --- rejected constructs -----------------------------------------------------------------------------
 
     def _integer(self, token: Token) -> int:
-        return to_integer(token, token_span(token), self._report)
+        return to_integer(token, token.span, self._report)
 
     def _members(self, body: Sequence[_Member]) -> tuple[PropertyDecl | BodyConstraint, ...]:
         members: list[PropertyDecl | BodyConstraint] = []
@@ -335,7 +333,7 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
 
 
 def _name(token: Token) -> Name:
-    return Name(str(token), token_span(token))
+    return Name(str(token), token.span)
 
 
 def _unsupported_item(item: PropType) -> str | None:

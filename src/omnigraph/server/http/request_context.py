@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote
 
 from anyio import CapacityLimiter, to_thread
@@ -57,6 +57,12 @@ _ACTIONS: Mapping[str, tuple[str, ...]] = {
     "createBranch": ("branch_create",),
     "mergeBranches": ("branch_merge",),
     "applySchema": ("schema_apply",),
+}
+TextKind = Literal["query", "mutation", "schema"]
+_SMALLER_TEXT: Mapping[TextKind, str] = {
+    "query": "pass long lists and texts as parameters",
+    "mutation": "pass values as parameters, split the mutation, or load the rows",
+    "schema": "apply the schema in several migrations, or shorten descriptions",
 }
 QUERY_NOT_FOUND = "stored query not found"
 _ZERO_QUALITY = re.compile(r"q\s*=\s*0(\.0*)?")
@@ -133,18 +139,23 @@ class RequestContext:
         limiter: CapacityLimiter = self.request.app.state.write_threads
         return limiter
 
+    def check_text(self, kind: TextKind, text: str) -> None:
+        """Raise `ResourceLimit` if a text is too large to be parsed."""
+        limit: int = getattr(self.request.app.state.resources.limits, f"{kind}_text_bytes")
+        # UTF-8 has at most four bytes for a character, so that most texts need not be encoded.
+        if 4 * len(text) > limit and (size := len(text.encode("utf-8", "surrogatepass"))) > limit:
+            raise ResourceLimit(
+                f"the {kind} text has {size:,} bytes, the limit is {limit:,}",
+                details={"resource": f"{kind}_text_bytes", "limit": limit, "actual": size},
+                hint=_SMALLER_TEXT[kind],
+            )
+
     def limited(self, text: str, requested: QueryLimits, explain: Callable[[], str]) -> Any:
         """Return a context in which a query runs with the limits of the server and of the request.
 
         Raises `ResourceLimit` if the text is too large. `explain` returns the plan for the slow-query log.
         """
-        limit = self.request.app.state.resources.limits.query_text_bytes
-        if (size := len(text.encode())) > limit:
-            raise ResourceLimit(
-                f"the query text has {size:,} bytes, the limit is {limit:,}",
-                details={"resource": "query_text_bytes", "limit": limit, "actual": size},
-                hint="pass long lists and texts as parameters",
-            )
+        self.check_text("query", text)
         queries: RunningQueries = self.request.app.state.queries
         return queries.limit(self.running, text, requested, explain)
 

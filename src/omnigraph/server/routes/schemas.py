@@ -49,6 +49,7 @@ _REPORTED_QUERIES = 3
 async def plan_schema(context: Context, body: SchemaPlanRequest) -> Response:
     """Plan a schema migration. Returns all steps, including rejected ones; nothing is changed."""
     context.authorize("read", body.branch)
+    context.check_text("schema", body.schema_source)
 
     def work(graph: Graph) -> dict[str, Any]:
         plan = graph.schema.plan(
@@ -74,6 +75,7 @@ async def apply_schema(context: Context, body: SchemaApplyRequest) -> Response:
     context.authorize("schema_apply", target=body.branch)
     if not context.hosted.can_apply_schema:
         raise Conflict("schema apply is disabled for graphs that a cluster manages")
+    context.check_text("schema", body.schema_source)
 
     def work(graph: Graph) -> SchemaApplied:
         backfill = _read_backfill(body.backfill)

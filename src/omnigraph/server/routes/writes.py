@@ -67,6 +67,8 @@ async def change(context: Context, body: ChangeRequest) -> Response:
 
 async def _mutate(context: RequestContext, body: ChangeRequest, if_commit: str | None = None) -> Response:
     context.authorize("change", body.branch)
+    context.check_text("mutation", body.query)
+    context.running.text = body.query
 
     def work(graph: Graph) -> Receipt:
         with http_query_errors(context):
