@@ -137,3 +137,15 @@ API_WRITES: Final[dict[str, ApiWrite]] = {
         for name, (source, mode, again) in _LOADS.items()
     },
 }
+
+
+def _give_knows_a_key(repository: Repository) -> str:
+    """Give the edges an id that is derived from their endpoints."""
+    graph = as_graph(repository)
+    source = graph.schema.source()
+    keyed = source if "@key(src" in source else source.replace("since: I32?", "since: I32?  @key(src, dst)")
+    commit = graph.schema.apply(keyed).commit
+    return "" if commit is None else commit.id
+
+
+SCHEMA_WRITES: Final[dict[str, ApiWrite]] = {"edge-key": ApiWrite(_give_knows_a_key, "nothing", bulk=True)}

@@ -1,7 +1,8 @@
 """Schema changes: the steps of a migration plan are applied to a branch as one commit.
 
 Most steps change only the schema. A new type gets an empty table. New columns are added without rewriting rows; a
-backfill writes only those columns. Only a hard drop of a property copies rows.
+backfill writes only those columns. A hard drop of a property copies rows, and a new key of an edge type rewrites
+its edges with their new ids.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.catalog.columns import INDEXED_COLUMNS, arrow_schema
+from omnigraph.catalog.keys import table_id_key
 from omnigraph.catalog.migration.evolve import evolve
 from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.catalog.migration.steps import MigrationPlan
@@ -23,6 +25,7 @@ from omnigraph.graph.write_plan import Prepared
 from omnigraph.lang.schema import Schema
 from omnigraph.schema.backfill_rules import check_backfill
 from omnigraph.schema.backfill_values import TableBackfill, read_backfills, stored_field
+from omnigraph.schema.edge_ids import EdgeRekeying
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.tables import StagedTable
@@ -133,12 +136,33 @@ class _TableChanges:
         staged = StagedTable.unchanged(self.transaction.base.pin(stored.key))
         if wanted - known:
             staged = self._widen(table, staged, known)
+        rekeyed = self._has_new_key(stored, table) and staged.rows > 0
+        if rekeyed:
+            staged = self._rekey(table, staged)
         moves = self.hard and bool(known - wanted)
         if moves:
             staged = self._copy(table, self._pin(staged))
-        if moves or wanted - known:
+        if moves or rekeyed or wanted - known:
             self._adopt(table, staged)
         return moves
+
+    def _has_new_key(self, stored: Table, table: Table) -> bool:
+        """Whether the ids of the edges of a table must be derived from a key that they were not derived from."""
+        before = table_id_key(self.transaction.base.catalog, stored)
+        after = table_id_key(self.catalog, table)
+        if table.kind != "edge" or after is None:
+            return False
+        return before is None or [item.physical for item in before.columns] != [
+            item.physical for item in after.columns
+        ]
+
+    def _rekey(self, table: Table, staged: StagedTable) -> StagedTable:
+        key = table_id_key(self.catalog, table)
+        assert key is not None
+        rekeying = EdgeRekeying(self.transaction.base.tables, table, key)
+        rekeying.check(self._pin(staged))
+        self.transaction.begin_intent()
+        return staged.followed_by(rekeying.stage(self._pin(staged)))
 
     def _widen(self, table: Table, staged: StagedTable, known: set[str]) -> StagedTable:
         tables = self.transaction.base.tables

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog, Column, Table
-from omnigraph.catalog.columns import arrow_type
-from omnigraph.catalog.row_json import json_values
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.schema import Check, EdgeType, NodeType, Range
-from omnigraph.rules import set_queries as queries
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.rules.row_rules import row_violations
-from omnigraph.rules.set_rules import column_types, comparable, duplicate_violation, entity_of
+from omnigraph.rules.set_rules import entity_of
 from omnigraph.rules.violations import Violations, raise_violations
 from omnigraph.schema.backfill_values import TableBackfill, backfilled_rows
+from omnigraph.schema.edge_ids import repeated_values
 
 
 def check_backfill(transaction: Transaction, catalog: Catalog, filling: TableBackfill) -> None:
@@ -70,34 +66,6 @@ def _rows(
 
 
 def _repeated(transaction: Transaction, filling: TableBackfill, columns: tuple[str, ...]) -> Violations:
-    from omnigraph.engine.duckdb import Workspace
-
     table = filling.after
-    types = column_types(table)
     others = [item for item in table.columns if item.name in columns and item.name not in filling.columns]
-    names = [f"key{number}" for number in range(len(columns))]
-
-    def keys() -> Iterator[pa.RecordBatch]:
-        for batch in _rows(transaction, filling, others):
-            rows = pa.Table.from_batches([batch])
-            values = [comparable(rows[name], types[name]).combine_chunks() for name in columns]
-            yield pa.RecordBatch.from_arrays([batch.column("id"), *values], ["id", *names])
-
-    query = queries.duplicate_values(table.id, tuple(names), kept=False, by_id=True)
-    with Workspace(Path(tempfile.gettempdir())) as workspace:
-        workspace.append(queries.new_keys(table.id), keys())
-        total = sum(batch.column(0)[0].as_py() for batch in workspace.stream(queries.count_query(query)))
-        if not total:
-            return Violations()
-        found = pa.Table.from_batches(workspace.stream(query))
-    members = zip(
-        *(
-            json_values(found[f"{queries.VALUE}{number}"].cast(arrow_type(types[name])), types[name])
-            for number, name in enumerate(columns)
-        ),
-        strict=True,
-    )
-    rows = zip(found["id"].to_pylist(), found[queries.HOLDER].to_pylist(), members, strict=True)
-    return Violations(
-        tuple(duplicate_violation(table, columns, values, other, this) for this, other, values in rows), total
-    )
+    return repeated_values(table, columns, _rows(transaction, filling, others))

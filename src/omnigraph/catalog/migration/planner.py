@@ -25,6 +25,7 @@ from omnigraph.catalog.migration.steps import (
     ExtendEnum,
     MigrationPlan,
     MigrationStep,
+    RemoveConstraint,
     RenameProperty,
     RenameType,
     UnsupportedChange,
@@ -249,8 +250,12 @@ def _dropped_properties(change: _TypeChange) -> Iterator[MigrationStep]:
 
 
 def _body_constraint_changes(change: _TypeChange) -> Iterator[MigrationStep]:
-    before = constraint_keys(_remaining_constraints(change), change.renamed)
-    after = constraint_keys(change.new.constraints)
+    old, new = _remaining_constraints(change), list(change.new.constraints)
+    if change.kind == "edge":
+        yield from _edge_key_changes(change)
+        old, new = _without_keys(old), _without_keys(new)
+    before = constraint_keys(old, change.renamed)
+    after = constraint_keys(new)
     if before.keys() - after.keys():
         yield change.unsupported(f"removing constraints from '{change.name}'")
     for key, constraint in after.items():
@@ -262,6 +267,22 @@ def _body_constraint_changes(change: _TypeChange) -> Iterator[MigrationStep]:
             yield AddConstraint(change.kind, change.name, constraint)
         else:
             yield change.unsupported(f"adding constraint '{constraint_text(constraint)}' to '{change.name}'")
+
+
+def _edge_key_changes(change: _TypeChange) -> Iterator[MigrationStep]:
+    """Compare the keys of an edge. No row refers to an edge by its id, so that existing edges can get new ids."""
+    before = Key(tuple(change.renamed.get(name, name) for name in change.old.key or ()))
+    after = Key(change.new.key or ())
+    if set(before.columns) == set(after.columns):
+        return
+    if before.columns:
+        yield RemoveConstraint(change.kind, change.name, before)
+    if after.columns:
+        yield AddConstraint(change.kind, change.name, after)
+
+
+def _without_keys(constraints: Iterable[Constraint]) -> list[Constraint]:
+    return [item for item in constraints if not isinstance(item, Key)]
 
 
 def _remaining_constraints(change: _TypeChange) -> list[Constraint]:

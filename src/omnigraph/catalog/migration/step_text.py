@@ -14,6 +14,7 @@ from omnigraph.catalog.migration.steps import (
     ExtendEnum,
     MigrationPlan,
     MigrationStep,
+    RemoveConstraint,
     RenameProperty,
     RenameType,
     UnsupportedChange,
@@ -21,7 +22,7 @@ from omnigraph.catalog.migration.steps import (
     UpdateTypeMetadata,
 )
 from omnigraph.lang.pg.schema_notation import annotation_text, constraint_text
-from omnigraph.lang.schema import Annotation, TypeKind
+from omnigraph.lang.schema import Annotation, Key, TypeKind
 from omnigraph.lang.types import PropType
 
 
@@ -47,7 +48,10 @@ def step_text(step: MigrationStep) -> str:
         case RenameProperty(kind, owner, old, new):
             return f"rename property '{owner}.{old}' -> '{owner}.{new}' on {kind} '{owner}'"
         case AddConstraint(kind, owner, constraint):
-            return f"add constraint {constraint_text(constraint)} on {kind} '{owner}'"
+            suffix = " with new ids of existing edges" if isinstance(constraint, Key) else ""
+            return f"add constraint {constraint_text(constraint)} on {kind} '{owner}'{suffix}"
+        case RemoveConstraint(kind, owner, constraint):
+            return f"remove constraint {constraint_text(constraint)} from {kind} '{owner}'"
         case ExtendEnum(kind, owner, name, values):
             added = ", ".join(f"+{value}" for value in values)
             return f"extend enum '{owner}.{name}' ({added}) on {kind} '{owner}'"

@@ -82,7 +82,10 @@ class RenameProperty:
 
 @dataclass(frozen=True, slots=True)
 class AddConstraint:
-    """Add an index, which the next optimize builds, or a unique constraint on a new property."""
+    """Add an index, which the next optimize builds, a unique constraint on a new property, or the key of an edge.
+
+    The key of an edge gives existing edges new ids.
+    """
 
     type_kind: TypeKind
     type_name: str
@@ -92,6 +95,24 @@ class AddConstraint:
         """Return the JSON form."""
         return {
             "kind": "add_constraint",
+            "type_kind": self.type_kind,
+            "type_name": self.type_name,
+            "constraint": encode_constraint(self.constraint),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveConstraint:
+    """Remove the key of an edge; existing edges keep their ids."""
+
+    type_kind: TypeKind
+    type_name: str
+    constraint: Constraint
+
+    def to_json(self) -> Json:
+        """Return the JSON form."""
+        return {
+            "kind": "remove_constraint",
             "type_kind": self.type_kind,
             "type_name": self.type_name,
             "constraint": encode_constraint(self.constraint),
@@ -209,6 +230,7 @@ MigrationStep: TypeAlias = (
     | AddProperty
     | RenameProperty
     | AddConstraint
+    | RemoveConstraint
     | ExtendEnum
     | UpdateTypeMetadata
     | UpdatePropertyMetadata

@@ -1,0 +1,109 @@
+"""New ids of existing edges, for a schema change that gives their type a key.
+
+The edges are read twice in batches: to find edges with the same key, and to write them with their derived ids.
+Nothing refers to an edge by its id, so that no other table changes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from omnigraph.catalog.catalog import Table
+from omnigraph.catalog.columns import INDEXED_COLUMNS, arrow_type
+from omnigraph.catalog.key_arrays import derive_ids
+from omnigraph.catalog.keys import TypeKey
+from omnigraph.catalog.row_json import json_values
+from omnigraph.rules import set_queries as queries
+from omnigraph.rules.set_rules import column_types, comparable, duplicate_violation
+from omnigraph.rules.violations import Violation, Violations, raise_violations
+from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.tables import StagedTable, Tables
+
+
+@dataclass(frozen=True)
+class EdgeRekeying:
+    """Derives the ids of the edges of one table version from a key. `table` is in the schema with the key."""
+
+    tables: Tables
+    table: Table
+    key: TypeKey
+
+    def check(self, pin: TablePin) -> None:
+        """Raise `ConstraintViolation` with the first edges that have the key of another edge."""
+        columns = tuple(column.name for column in self.key.columns)
+        raise_violations(repeated_values(self.table, columns, self._keys(pin)), self._hint)
+
+    def stage(self, pin: TablePin) -> StagedTable:
+        """Write all edges with their new ids, and index them."""
+        schema = self.tables.schema(pin)
+        staged = StagedTable.unchanged(pin).followed_by(
+            self.tables.stage_overwrite(pin, self._rows(pin, schema), schema)
+        )
+        for name in INDEXED_COLUMNS["edge"]:
+            index = self.tables.stage_index(staged.pin(pin.content), self.table.physical(name), "BTREE")
+            staged = staged.followed_by(index)
+        return staged
+
+    def _keys(self, pin: TablePin) -> Iterator[pa.RecordBatch]:
+        names = [column.name for column in self.key.columns]
+        physical = [column.physical for column in self.key.columns]
+        for batch in self.tables.scan_batches(pin, ["id", *physical]):
+            yield pa.RecordBatch.from_arrays(batch.columns, ["id", *names])
+
+    def _rows(self, pin: TablePin, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        place = schema.get_field_index("id")
+        for batch in self.tables.scan_batches(pin, schema.names):
+            parts = {column.name: batch.column(column.physical) for column in self.key.columns}
+            arrays = batch.columns
+            arrays[place] = derive_ids(self.key, parts).cast(schema.field(place).type)
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _hint(self, _: Violation) -> str:
+        return (
+            f"delete all but one of the edges of each key of {self.table.name}, "
+            "or add a property to the key that tells them apart; then apply the schema again"
+        )
+
+
+def repeated_values(table: Table, columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Violations:
+    """Return the rows that have the values of another row in these columns, in the order of their ids.
+
+    Each batch has the id and these columns by logical name. Memory use does not grow with the table.
+    """
+    from omnigraph.engine.duckdb import Workspace
+
+    types = column_types(table)
+    names = [f"key{number}" for number in range(len(columns))]
+
+    def keys() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            values = [comparable(rows[name], types[name]).combine_chunks() for name in columns]
+            yield pa.RecordBatch.from_arrays([batch.column("id"), *values], ["id", *names])
+
+    query = queries.duplicate_values(table.id, tuple(names), kept=False, by_id=True)
+    with Workspace(Path(tempfile.gettempdir())) as workspace:
+        workspace.append(queries.new_keys(table.id), keys())
+        total = sum(batch.column(0)[0].as_py() for batch in workspace.stream(queries.count_query(query)))
+        if not total:
+            return Violations()
+        found = pa.Table.from_batches(workspace.stream(query))
+    members = zip(
+        *(
+            json_values(found[f"{queries.VALUE}{number}"].cast(arrow_type(types[name])), types[name])
+            for number, name in enumerate(columns)
+        ),
+        strict=True,
+    )
+    rows = zip(found["id"].to_pylist(), found[queries.HOLDER].to_pylist(), members, strict=True)
+    return Violations(
+        tuple(
+            duplicate_violation(table, tuple(columns), values, other, this) for this, other, values in rows
+        ),
+        total,
+    )
