@@ -73,3 +73,16 @@ def test_columns_of_lineages_that_no_version_continues_are_dropped() -> None:
         lineages = {family[-1] for _, family in families if family[0] == "column"}
         assert cached_numbers(graph).lineage in lineages
         assert len(lineages) <= 4
+
+
+def test_deleted_rows_of_fragments_that_are_gone_are_forgotten() -> None:
+    with og.init("memory://versions-gone", schema=SCHEMA) as graph:
+        graph.load({"Person": [{"name": f"p{number}", "age": 0} for number in range(8)]})
+        for number in range(4 * COMPACT_AT):
+            graph.mutate(SET, {"n": f"p{number % 8}", "a": number})
+            graph.query('query find() { match { $p: Person { name: "p1" } } return { $p.age } }')
+        families: list[Any] = [key[0] for key in graph._reader.cache._pool._entries]
+        remembered = {family[1] for _, family in families if family[0] == "deleted"}
+        pin = graph._repository.snapshot().pin("node:Person")
+        fragments = table_fragments(graph._reader.cache, graph._repository.snapshot().tables, pin)
+        assert remembered <= {item.files for item in fragments}

@@ -113,7 +113,7 @@ class TestPass:
         self, graph: Repository, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # Commits are found one by one, as in a long history.
-        monkeypatch.setattr(row_files, "_CACHED_ROWS", 0)
+        monkeypatch.setattr(row_files, "_CACHED_CHARACTERS", 0)
         read = list[tuple[str, object]]()
         find, describe = Manifest.find_commit, TableFiles.needed_by
 

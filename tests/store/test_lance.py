@@ -20,7 +20,7 @@ from omnigraph.store.lance.lance_filters import quote_string
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.manifest import Manifest
-from omnigraph.store.manifest.manifest_writer import write_named_file
+from omnigraph.store.manifest.manifest_writer import FileLayout, write_named_file
 from omnigraph.store.sync import Durability
 from tests.support.manifests import first_change, move
 from tests.support.places import lance_root
@@ -55,7 +55,8 @@ def test_a_named_file_is_a_fragment_that_lance_reads(uri: str) -> None:
     root = lance_root(uri)
     dataset = root.create(PATH, SCHEMA.empty_table())
     rows = arrow({"a": "1", "b": None})
-    fragment = write_named_file(root, PATH, root.file_session(PATH), "chosen-name.lance", rows)
+    session, layout = root.file_session(PATH), FileLayout(rows.schema)
+    fragment = write_named_file(root, PATH, session, "chosen-name.lance", [rows], layout)
     operation = LanceOperation.Append([fragment])
     after = lance.LanceDataset.commit(dataset, lance.Transaction(dataset.version, operation), detached=True)
     assert after.to_table() == rows

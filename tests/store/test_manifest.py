@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import lance
 import pytest
@@ -477,7 +478,8 @@ def test_row_cache_counts_rows_read_twice_once() -> None:
     rows = manifest._rows.read(manifest.view, file)
     for _ in range(5):
         manifest._rows._cache(file.name, rows)
-    assert manifest._rows._files.currsize == sum(len(found) for found in manifest._rows._files.values())
+    cached = manifest._rows._files
+    assert cached.currsize == sum(row_files._count_characters(found) for found in cached.values())
 
 
 def test_row_cache_drops_files_that_a_swap_replaced() -> None:
@@ -490,10 +492,12 @@ def test_row_cache_drops_files_that_a_swap_replaced() -> None:
 
 
 def test_row_cache_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_files, "_CACHED_ROWS", 10)
+    monkeypatch.setattr(row_files, "_CACHED_CHARACTERS", 8_000)
     manifest = make_manifest(fresh_memory())
     records = [move(manifest, manifest.view) for _ in range(30)]
-    assert sum(len(found) for found in manifest._rows._files.values()) == manifest._rows._files.currsize <= 10
+    cached = manifest._rows._files
+    texts = [text for rows in cached.values() for text in rows.values()]
+    assert 0 < sum(map(len, texts)) <= cached.currsize <= 8_000
     assert [manifest.find_commit(manifest.view, record.id) for record in records] == records
 
 
@@ -604,6 +608,27 @@ def test_compact_log_folds_recovery_rows() -> None:
     assert cold.recoveries(cold.view) == rows
     assert cold.find_recovery(cold.view, rows[7].id) == rows[7]
     assert cold.find_recovery(cold.view, new_id()) is None
+
+
+def test_compact_log_of_a_long_log_holds_few_rows_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_files, "COMPRESSED_ROWS", LOG_COMPACT_AT)
+    monkeypatch.setattr(row_files, "_BATCH_ROWS", 4)
+    monkeypatch.setattr(row_files, "_MAX_ROWS_TO_CACHE_FILE", 8)
+    manifest = make_manifest(fresh_memory())
+    records = [move(manifest, manifest.view) for _ in range(LOG_COMPACT_AT)]
+    sizes = list[int]()
+    write: Callable[[str, list[Any], Any], Any] = manifest._rows._write
+
+    def write_counted(name: str, batches: Iterable[Any], layout: Any) -> Any:
+        tables = list(batches)
+        sizes.extend(table.num_rows for table in tables)
+        return write(name, tables, layout)
+
+    monkeypatch.setattr(manifest._rows, "_write", write_counted)
+    assert manifest.compact_log()
+    assert (max(sizes), sum(sizes)) == (4, LOG_COMPACT_AT + 1)
+    cold = reopen(manifest)
+    assert [cold.find_commit(cold.view, record.id) for record in records] == records
 
 
 # --- trimming -------------------------------------------------------------------------------------------

@@ -114,9 +114,9 @@ def damage(manifest: Manifest, kind: str, change: Callable[[str], str]) -> str:
     """Replace the stored body of every row of the first file of a kind; return the name of the file."""
     file = manifest.view.of_kind(kind)[0]
     bodies = {key: change(body) for key, body in stored_bodies(manifest.view, file).items()}
-    schema = row_files._UNCOMPRESSED if kind == BUCKETS else row_files.ROW_SCHEMA
-    table = pa.table({"key": list(bodies), "body": list(bodies.values())}, schema=schema)
-    write_named_file(manifest.root, PATH, manifest.root.file_session(PATH), file.name, table)
+    layout = row_files._BUCKET if kind == BUCKETS else row_files._SMALL
+    table = pa.table({"key": list(bodies), "body": list(bodies.values())}, schema=layout.schema)
+    write_named_file(manifest.root, PATH, manifest.root.file_session(PATH), file.name, [table], layout)
     return file.name
 
 

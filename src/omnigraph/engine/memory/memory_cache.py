@@ -164,6 +164,12 @@ class CachePool:
             for key in [key for key in self._uses if selects(key[0])]:
                 del self._uses[key]
 
+    def forget(self, family: Hashable) -> None:
+        """Remove all values of one family."""
+        with self._lock:
+            for version in list(self._versions.get(family, ())):
+                self._remove((family, version))
+
     @contextmanager
     def _building(self, key: tuple[Hashable, Hashable]) -> Iterator[None]:
         """Hold the build lock of a key. The last thread to leave removes the lock, also after an error."""
@@ -293,6 +299,10 @@ class Cache:
     def drop(self, selects: Callable[[Any], bool]) -> None:
         """Remove the values of the selected families."""
         self._pool.drop(lambda family: self._owns(family, selects), self._counters, close=False)
+
+    def forget(self, family: Hashable) -> None:
+        """Remove all values of one family. Unlike `drop`, it does not look at the others."""
+        self._pool.forget((self, family))
 
     def clear(self) -> None:
         """Remove all values."""

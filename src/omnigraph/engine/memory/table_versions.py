@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,6 +75,7 @@ def extend_fragments(
     for item in found if offsets else ():
         if item.id in offsets and item.id in before:
             _keep_deletions(cache, before[item.id], item, offsets[item.id])
+    _forget_deletions(cache, known.items, found)
     return found
 
 
@@ -124,9 +125,10 @@ def row_numbers(cache: Cache, tables: Tables, pin: TablePin) -> RowNumbers:
         if numbered is not None:
             found.append(numbered)
             return heads
-        ended = {head.lineage for head in heads.items}
+        before = heads.items
         heads = heads.add(pin, table_fragments(cache, tables, pin), deleted)
-        ended -= {head.lineage for head in heads.items}
+        _forget_deletions(cache, _fragments_of(before), _fragments_of(heads.items))
+        ended = {head.lineage for head in before} - {head.lineage for head in heads.items}
         if ended:
             # No later version continues these columns.
             cache.drop(lambda name: name[:2] == ("column", pin.path) and name[-1] in ended)
@@ -136,6 +138,21 @@ def row_numbers(cache: Cache, tables: Tables, pin: TablePin) -> RowNumbers:
 
     cache.update(("lineages", pin.path), add)
     return found[0]
+
+
+def _fragments_of(heads: Sequence[RowNumbers]) -> list[TableFragment]:
+    return [item.fragment for head in heads for item in head.items]
+
+
+def _forget_deletions(cache: Cache, before: Iterable[TableFragment], after: Iterable[TableFragment]) -> None:
+    """Forget the deleted rows of fragments that are gone. Another branch that has them reads them again.
+
+    They take a few bytes each, so the budget of the cache does not bound them, and every commit may add some.
+    """
+    deleted = {item.files for item in before if item.deletions is not None}
+    if deleted:
+        for files in deleted.difference(item.files for item in after):
+            cache.forget(("deleted", files))
 
 
 def is_small(fragment: TableFragment) -> bool:

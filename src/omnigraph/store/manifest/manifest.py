@@ -480,12 +480,10 @@ class Manifest:
         return False
 
     def _compact(self, view: ManifestView, kind: LogKind, files: Sequence[ManifestFile]) -> None:
-        rows: dict[str, str] = {}
-        for file in files:
-            rows.update(self._rows.read(view, file))
-        ids = [key.split(":", 1)[1] for key in rows]
+        rows = range(sum(file.rows for file in files))
+        ids = [id_ for file in files for id_ in file.id_range]
         ((name, _),) = balance([(log_name(kind, files[0].level + 1, ids), rows)], files)
-        new = self._rows.write(name, rows)
+        new = self._rows.merge(view, name, files)
         self.root.sync(PATH, data_files([new]))
         old = [get_fragment(view.dataset, file.fragment).metadata for file in files]
         self._commit(view, LanceOperation.Rewrite([LanceOperation.RewriteGroup(old, [new])], []))

@@ -8,10 +8,10 @@ covers, without reading any of them. The cost of opening a graph does not depend
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from ulid import ULID
 from xxhash import xxh3_64_intdigest
@@ -31,6 +31,7 @@ LogKind: TypeAlias = Literal["commit", "recovery", "digests"]
 LOG_KINDS: tuple[LogKind, ...] = ("commit", "recovery", "digests")
 # The rows of a file as texts by key.
 Rows: TypeAlias = Mapping[str, str]
+R = TypeVar("R", bound=Sized)
 
 
 def new_id() -> str:
@@ -70,6 +71,11 @@ class ManifestFile:
         """The lower bound of the names of a bucket of branches."""
         return _decode_bound(self.parts[0])
 
+    @property
+    def id_range(self) -> tuple[str, str]:
+        """The least and the greatest id of the rows of a log file."""
+        return self.parts[1], self.parts[2]
+
     def covers(self, id_: str) -> bool:
         """Return whether a log file may hold the row of an id."""
         return self.parts[1] <= id_ <= self.parts[2]
@@ -92,10 +98,11 @@ def parse_file(fragment: int, name: str, rows: int, size: int | None = None) -> 
 
 
 def balance(
-    new: Sequence[tuple[str, Rows]], removed: Iterable[ManifestFile], added: Iterable[ManifestFile] = ()
-) -> list[tuple[str, Rows]]:
+    new: Sequence[tuple[str, R]], removed: Iterable[ManifestFile], added: Iterable[ManifestFile] = ()
+) -> list[tuple[str, R]]:
     """Give new files names with which they and the added files weigh as much as the removed files.
 
+    A new file is its name and its rows, or anything that has the length of its rows.
     The weight of a file is a hash of its name and its number of rows, plus a summand in its name. The summand of
     the last file makes up the difference.
     """

@@ -13,7 +13,7 @@ from omnigraph.store.lance.lance_files import data_files
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest_errors import MANIFEST as PATH
 from omnigraph.store.manifest.manifest_files import UNFINISHED, unfinished_name
-from omnigraph.store.manifest.manifest_writer import write_named_file
+from omnigraph.store.manifest.manifest_writer import FileLayout, write_named_file
 from omnigraph.store.manifest.row_files import ROW_SCHEMA
 
 
@@ -24,7 +24,8 @@ def begin_init(root: LanceRoot) -> None:
     commit is based on version 0, which never exists. One creator makes version 1, and the others fail.
     """
     row = pa.table({"key": [UNFINISHED], "body": ["{}"]}, schema=ROW_SCHEMA)
-    first = write_named_file(root, PATH, root.file_session(PATH), unfinished_name(), row, with_digest=True)
+    session, name, layout = root.file_session(PATH), unfinished_name(), FileLayout(ROW_SCHEMA)
+    first = write_named_file(root, PATH, session, name, [row], layout, with_digest=True)
     root.sync(PATH, data_files([first]))
     try:
         lance.LanceDataset.commit(

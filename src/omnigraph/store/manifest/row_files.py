@@ -14,13 +14,13 @@ from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.store.file_digests import digest_file
-from omnigraph.store.lance.lance_files import FILE_FORMAT, file_name, get_fragment
+from omnigraph.store.lance.lance_files import file_name, get_fragment
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest_errors import MANIFEST, reading_file
 from omnigraph.store.manifest.manifest_files import BUCKETS, ManifestFile, Rows
 from omnigraph.store.manifest.manifest_rows import StoredRows, decode_row, encode_row, parse_row
 from omnigraph.store.manifest.manifest_view import ManifestView
-from omnigraph.store.manifest.manifest_writer import write_named_file
+from omnigraph.store.manifest.manifest_writer import FileLayout, write_named_file
 from omnigraph.store.manifest.records import Body
 
 T = TypeVar("T")
@@ -30,19 +30,29 @@ ROW_SCHEMA: Final = pa.schema(
 )
 # From some 250 rows on Lance compresses texts, which takes ten times as long as writing them. A bucket of branches
 # is rewritten for every branch that is created.
-_UNCOMPRESSED: Final = pa.schema(
-    field.with_metadata({"lance-encoding:compression": "none"}) for field in ROW_SCHEMA
+_BUCKET: Final = FileLayout(
+    pa.schema(field.with_metadata({"lance-encoding:compression": "none"}) for field in ROW_SCHEMA)
 )
+_SMALL: Final = FileLayout(ROW_SCHEMA)
 _MAX_ROWS_TO_TAKE = 512
 # Large files of the log are compressed. Version 2.0 of the file format compresses pages; later versions compress
 # each value by itself, and the rows of the log repeat each other.
 COMPRESSED_ROWS: Final = 512
-_COMPRESSED_SCHEMA: Final = pa.schema(
-    [ROW_SCHEMA.field("key"), ROW_SCHEMA.field("body").with_metadata({"lance-encoding:compression": "zstd"})]
+# Pages are small, because a page is decoded as a whole to read one of its rows. A batch of rows is never split.
+_LARGE_LOG: Final = FileLayout(
+    pa.schema(
+        [
+            ROW_SCHEMA.field("key"),
+            ROW_SCHEMA.field("body").with_metadata({"lance-encoding:compression": "zstd"}),
+        ]
+    ),
+    file_format="2.0",
+    page_bytes=1 << 20,
 )
-_COMPRESSED_FORMAT: Final = "2.0"
+_BATCH_ROWS = 1_024
 _MAX_ROWS_TO_CACHE_FILE = 2_048
-_CACHED_ROWS = 16_384
+# Characters of cached rows. The rows of a commit have about 1,100, and a process that writes adds them all.
+_CACHED_CHARACTERS = 8 << 20
 _CACHED_SINGLE_ROWS = 4_096
 _ROWS_BEFORE = 511
 _CACHED_RECORDS = 1_024
@@ -60,7 +70,7 @@ class RowFiles:
         self._session = root.file_session(MANIFEST)
         self._refresh = refresh
         self._lock = threading.Lock()
-        self._files: LRUCache[str, Rows] = LRUCache(_CACHED_ROWS, getsizeof=len)
+        self._files: LRUCache[str, Rows] = LRUCache(_CACHED_CHARACTERS, getsizeof=_count_characters)
         # Stored bodies of rows of large files.
         self._found: LRUCache[str, str] = LRUCache(_CACHED_SINGLE_ROWS)
         # Parsed records of files with one row, by file name. A commit needs its head several times.
@@ -76,8 +86,13 @@ class RowFiles:
         """Return the rows of a file; `SupersededFile` if the view is too old, `StorageError` if it is damaged."""
         with self._lock:
             rows = self._files.get(file.name)
-        if rows is not None:
-            return rows
+        if rows is None:
+            rows = self._read(view, file)
+            self._cache(file.name, rows)
+        return rows
+
+    def _read(self, view: ManifestView, file: ManifestFile) -> Rows:
+        rows: Rows
         with self._reading("read", file):
             fragment = get_fragment(view.dataset, file.fragment)
             # A scan is prepared in the time in which a small file is read.
@@ -91,7 +106,6 @@ class RowFiles:
                 rows = StoredRows.check(path, keys, stored)
             else:
                 rows = {key: decode_row(path, key, body) for key, body in zip(keys, stored, strict=True)}
-        self._cache(file.name, rows)
         return rows
 
     def _is_intact(self, file: ManifestFile) -> bool:
@@ -164,26 +178,53 @@ class RowFiles:
 
     def write(self, name: str, rows: Rows) -> FragmentMetadata:
         """Write a file. The caller must sync it before a commit names it."""
-        is_bucket = name.startswith(f"{BUCKETS}-")
         bodies: Sequence[str]
         if isinstance(rows, StoredRows):
             bodies = rows.stored
         else:
             bodies = [encode_row(key, text) for key, text in rows.items()]
-        compressed = not is_bucket and len(rows) >= COMPRESSED_ROWS
-        schema = _UNCOMPRESSED if is_bucket else _COMPRESSED_SCHEMA if compressed else ROW_SCHEMA
-        table = pa.table({"key": list(rows), "body": bodies}, schema=schema)
-        fragment = write_named_file(
-            self._root,
-            MANIFEST,
-            self._session,
-            name,
-            table,
-            with_digest=True,
-            file_format=_COMPRESSED_FORMAT if compressed else FILE_FORMAT,
-        )
+        layout = _choose_layout(name, len(rows))
+        table = pa.table({"key": list(rows), "body": bodies}, schema=layout.schema)
+        fragment = self._write(name, [table], layout)
         self._cache(file_name(fragment.files[0]), rows)
         return fragment
+
+    def merge(self, view: ManifestView, name: str, files: Sequence[ManifestFile]) -> FragmentMetadata:
+        """Write the rows of log files to one file. The caller must sync it before a commit names it.
+
+        Rows are checked, and some of them are in memory at a time, whatever the length of the log.
+        """
+        count = sum(file.rows for file in files)
+        layout = _choose_layout(name, count)
+        kept: dict[str, str] = {}
+
+        def batches() -> Iterator[pa.Table]:
+            keys: list[str] = []
+            bodies: list[str] = []
+            for index, file in enumerate(files):
+                with self._lock:
+                    known = self._files.get(file.name)
+                rows = self._read(view, file) if known is None else known
+                keys.extend(rows)
+                bodies.extend(encode_row(key, text) for key, text in rows.items())
+                if count <= _MAX_ROWS_TO_CACHE_FILE:
+                    kept.update(rows)
+                if len(keys) >= _BATCH_ROWS or index + 1 == len(files):
+                    yield pa.table({"key": keys, "body": bodies}, schema=layout.schema)
+                    keys, bodies = [], []
+
+        fragment = self._write(name, batches(), layout)
+        if fragment.physical_rows != count:
+            # The name states the number of rows.
+            raise StorageError(
+                f"{MANIFEST}: expected {count} rows in log files, got {fragment.physical_rows}"
+            )
+        if kept:
+            self._cache(file_name(fragment.files[0]), kept)
+        return fragment
+
+    def _write(self, name: str, batches: Iterable[pa.Table], layout: FileLayout) -> FragmentMetadata:
+        return write_named_file(self._root, MANIFEST, self._session, name, batches, layout, with_digest=True)
 
     @contextmanager
     def _reading(self, action: str, file: ManifestFile) -> Iterator[None]:
@@ -201,10 +242,22 @@ class RowFiles:
             ) from error
 
     def _cache(self, name: str, rows: Rows) -> None:
-        # A larger file would evict all others, and lookups in it do not read it whole.
-        if len(rows) <= _CACHED_ROWS:
-            with self._lock:
+        with self._lock:
+            # A larger file would evict all others, and lookups in it do not read it whole.
+            if _count_characters(rows) <= self._files.maxsize:
                 self._files[name] = rows
+
+
+def _choose_layout(name: str, rows: int) -> FileLayout:
+    """Return how a file is stored, given its name and the number of its rows."""
+    if name.startswith(f"{BUCKETS}-"):
+        return _BUCKET
+    return _LARGE_LOG if rows >= COMPRESSED_ROWS else _SMALL
+
+
+def _count_characters(rows: Rows) -> int:
+    bodies = rows.stored if isinstance(rows, StoredRows) else rows.values()
+    return sum(map(len, bodies))
 
 
 def file_path(file: ManifestFile) -> str:

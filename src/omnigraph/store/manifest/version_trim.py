@@ -21,7 +21,7 @@ from omnigraph.store.manifest.manifest_files import BUCKETS
 from omnigraph.store.objects.backend import ObjectInfo
 
 # A commit whose version is a multiple of this number trims. Exactly one commit has it, whichever process made it.
-TRIM_EVERY: Final = 128
+TRIM_EVERY: Final = 256
 # The newest versions are kept whatever their age.
 KEEP_ALWAYS: Final = 256
 # Younger versions are kept as well, up to this number.
