@@ -86,7 +86,7 @@ def _merged_runs(states: MergeStates) -> RunChanges:
 
 
 def _merge_and_stage(merge: StateMerge, transaction: Transaction, options: MergeOptions) -> MergeResult:
-    unresolved = merge.merge()
+    unresolved = merge.merge(transaction.begin_intent)
     if unresolved:
         if not options.dry_run:
             raise merge_conflicts_error(unresolved, options.resolutions.unknown_ids())

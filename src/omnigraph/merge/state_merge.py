@@ -8,7 +8,7 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,10 +21,12 @@ from omnigraph.merge.conflicts import MergeConflict, UnresolvedConflicts
 from omnigraph.merge.merge_base import SIDES, MergeSide, MergeStates, other_side
 from omnigraph.merge.merge_checks import MergedTables, constraint_conflicts, has_new_rules
 from omnigraph.merge.merge_staging import Counts, count_rows, stage_rows
+from omnigraph.merge.rekeyed_edges import rekey_edges
 from omnigraph.merge.resolutions import Resolutions
 from omnigraph.merge.row_merge import KEEP, RowMerge
 from omnigraph.merge.schema_merge import MergedSchema, ReserveIdentities, merge_schemas
 from omnigraph.merge.table_merge import ThreeWayTable
+from omnigraph.store.tables.tables import StagedTable
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class StateMerge:
         self._applied_side: MergeSide = "theirs"
         self._row_merges: dict[str, RowMerge] = {}
         self._resolved: set[str] = set()
+        # Versions that this merge wrote because the key of their edges had changed.
+        self._rekeyed: Mapping[tuple[MergeSide, str], StagedTable] = {}
 
     @property
     def catalog(self) -> Catalog:
@@ -87,14 +91,23 @@ class StateMerge:
 
     # --- merging -----------------------------------------------------------------------------------------
 
-    def merge(self) -> UnresolvedConflicts:
-        """Merge schemas and rows and check the result; return the conflicts without a resolution."""
-        with reading(*self._states.commits):
-            return self._merge()
+    def merge(self, begin_intent: Callable[[], None] = lambda: None) -> UnresolvedConflicts:
+        """Merge schemas and rows and check the result; return the conflicts without a resolution.
 
-    def _merge(self) -> UnresolvedConflicts:
+        `begin_intent` is called before edges are written with new ids, which a changed key of their type requires.
+        """
+        with reading(*self._states.commits):
+            return self._merge(begin_intent)
+
+    def _merge(self, begin_intent: Callable[[], None]) -> UnresolvedConflicts:
         if self._schema.conflicts:
             return self._schema.conflicts
+        rekeyed = rekey_edges(self._states, self._schema, begin_intent)
+        if rekeyed.conflicts:
+            return UnresolvedConflicts.of(list(rekeyed.conflicts))
+        if rekeyed.states is not self._states:
+            self._states, self._rekeyed = rekeyed.states, rekeyed.staged
+            self._tables = {item.table.key: ThreeWayTable(item, self._states) for item in self._schema.tables}
         self._choose_kept_side()
         conflicts: list[MergeConflict] = []
         for key in self._tables_to_read():
@@ -220,6 +233,11 @@ class StateMerge:
                     # The rows that were written are our own changes, applied to their version.
                     adopted.append(key)
                 continue
+            rekeyed = self._rekeyed.get((side, key))
+            if rekeyed is not None:
+                transaction.adopt_staged(table.table, rekeyed)
+                adopted.append(key)
+                continue
             pin, ours = table.pin(side), table.pin("ours")
             if pin is not None and (ours is None or (pin.path, pin.version) != (ours.path, ours.version)):
                 transaction.adopt(table.table, pin)
@@ -235,6 +253,8 @@ class StateMerge:
         transaction.begin_intent()
         self._report("stage", int((merge.actions != KEEP).sum()))
         staged, counts = stage_rows(table, merge, self.kept_side)
+        rekeyed = self._rekeyed.get((self.kept_side, table.table.key))
+        staged = staged if rekeyed is None else rekeyed.followed_by(staged)
         # A type that ours does not have is built on the version of theirs, too.
         theirs = table.pin("theirs") if "theirs" in (self.kept_side, table.only_side) else None
         transaction.adopt_staged(table.table, staged, None if theirs is None else theirs.version)

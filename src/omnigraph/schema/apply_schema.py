@@ -20,12 +20,12 @@ from omnigraph.catalog.keys import table_id_key
 from omnigraph.catalog.migration.evolve import evolve
 from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.catalog.migration.steps import MigrationPlan
+from omnigraph.engine.edge_ids import EdgeRekeying
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 from omnigraph.lang.schema import Schema
 from omnigraph.schema.backfill_rules import check_backfill
 from omnigraph.schema.backfill_values import TableBackfill, read_backfills, stored_field
-from omnigraph.schema.edge_ids import EdgeRekeying
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.tables import StagedTable

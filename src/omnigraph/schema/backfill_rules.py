@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog, Column, Table
+from omnigraph.engine.edge_ids import repeated_values
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.schema import Check, EdgeType, NodeType, Range
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
@@ -15,7 +16,6 @@ from omnigraph.rules.row_rules import row_violations
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.rules.violations import Violations, raise_violations
 from omnigraph.schema.backfill_values import TableBackfill, backfilled_rows
-from omnigraph.schema.edge_ids import repeated_values
 
 
 def check_backfill(transaction: Transaction, catalog: Catalog, filling: TableBackfill) -> None:

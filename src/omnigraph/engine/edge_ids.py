@@ -1,4 +1,4 @@
-"""New ids of existing edges, for a schema change that gives their type a key.
+"""New ids of existing edges, for a schema change or a merge that gives their type a key.
 
 The edges are read twice in batches: to find edges with the same key, and to write them with their derived ids.
 Nothing refers to an edge by its id, so that no other table changes.
@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+from sqlglot.expressions import condition, func, select
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import INDEXED_COLUMNS, arrow_type
@@ -35,19 +38,46 @@ class EdgeRekeying:
 
     def check(self, pin: TablePin) -> None:
         """Raise `ConstraintViolation` with the first edges that have the key of another edge."""
-        columns = tuple(column.name for column in self.key.columns)
-        raise_violations(repeated_values(self.table, columns, self._keys(pin)), self._hint)
+        raise_violations(self.violations(pin), self._hint)
 
-    def stage(self, pin: TablePin) -> StagedTable:
-        """Write all edges with their new ids, and index them."""
+    def violations(self, pin: TablePin) -> Violations:
+        """Return the edges that have the key of another edge."""
+        if not pin.rows:
+            return Violations()
+        columns = tuple(column.name for column in self.key.columns)
+        return repeated_values(self.table, columns, self._keys(pin))
+
+    def stage(self, pin: TablePin, *, leave_out_repeated: bool = False) -> StagedTable:
+        """Write all edges with their new ids, and index them. `leave_out_repeated` leaves out those of one key."""
         schema = self.tables.schema(pin)
-        staged = StagedTable.unchanged(pin).followed_by(
-            self.tables.stage_overwrite(pin, self._rows(pin, schema), schema)
-        )
+        rows = self._rows(pin, schema)
+        if leave_out_repeated and pin.rows:
+            repeated = self._repeated_ids(pin)
+            rows = (batch.filter(pc.invert(pc.is_in(batch.column("id"), repeated))) for batch in rows)
+        staged = StagedTable.unchanged(pin).followed_by(self.tables.stage_overwrite(pin, rows, schema))
         for name in INDEXED_COLUMNS["edge"]:
             index = self.tables.stage_index(staged.pin(pin.content), self.table.physical(name), "BTREE")
             staged = staged.followed_by(index)
         return staged
+
+    def _repeated_ids(self, pin: TablePin) -> pa.Array:
+        """Return the new ids that several edges would have."""
+        from omnigraph.engine.duckdb import Workspace
+
+        def ids() -> Iterator[pa.RecordBatch]:
+            for batch in self._keys(pin):
+                columns = {column.name: batch.column(column.name) for column in self.key.columns}
+                yield pa.RecordBatch.from_arrays([derive_ids(self.key, columns)], ["id"])
+
+        query = select("id").from_("derived").group_by("id").having(condition(func("COUNT", exp.Star())) > 1)
+        with Workspace(Path(tempfile.gettempdir())) as workspace:
+            workspace.append("derived", ids())
+            found = [batch.column(0) for batch in workspace.stream(query)]
+        return (
+            pa.concat_arrays([item.cast(pa.string()) for item in found])
+            if found
+            else pa.array([], pa.string())
+        )
 
     def _keys(self, pin: TablePin) -> Iterator[pa.RecordBatch]:
         names = [column.name for column in self.key.columns]
