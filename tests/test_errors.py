@@ -30,6 +30,7 @@ CODES = {
     "MergeConflicts": "merge_conflicts",
     "ConstraintViolation": "constraint_violation",
     "PermissionDenied": "permission_denied",
+    "Cancelled": "cancelled",
     "ResourceLimit": "resource_limit",
     "OutcomeUnknown": "outcome_unknown",
     "RecoveryRequired": "recovery_required",

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 # The exceptions.
 __all__ = [
+    "Cancelled",
     "ChangeFeedGap",
     "Conflict",
     "ConstraintViolation",
@@ -299,6 +300,16 @@ class ResourceLimit(OmnigraphError):
     """
 
     code = "resource_limit"
+
+
+class Cancelled(OmnigraphError):
+    """The request was cancelled: an administrator ended it, or its client disconnected.
+
+    The request itself is not at fault, and a retry may succeed. Ask the administrator before repeating a request
+    that was cancelled on purpose. Nothing was committed.
+    """
+
+    code = "cancelled"
 
 
 # --- Concurrency: read again, then decide. ------------------------------------------------------------

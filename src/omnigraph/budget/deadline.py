@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Event, Thread
 
-from omnigraph.errors import ResourceLimit
+from omnigraph.errors import Cancelled, ResourceLimit
 
 RESOURCE = "read_seconds"
-CANCELLED = "cancelled"
 _INTERRUPT_INTERVAL = 0.05
 
 
@@ -61,12 +60,11 @@ class Deadline:
         self._cancelled = reason
         return True
 
-    def error(self) -> ResourceLimit:
+    def error(self) -> ResourceLimit | Cancelled:
         """Return the error for work that was cancelled or exceeded the deadline."""
         if self._cancelled is not None:
-            return ResourceLimit(
-                f"the request was cancelled: {self._cancelled}",
-                details={"resource": CANCELLED, "limit": 0, "actual": 1},
+            return Cancelled(
+                f"the request was cancelled: {self._cancelled}", details={"reason": self._cancelled}
             )
         parent = self._parent
         own = None if self._seconds is None else self._began + self._seconds - time.monotonic()
@@ -107,7 +105,7 @@ def time_limit(seconds: float | None) -> Iterator[Deadline]:
 
 
 def check_deadline() -> None:
-    """Raise `ResourceLimit` if the deadline of the current work has passed, or if it was cancelled."""
+    """Raise `ResourceLimit` if the deadline of the current work has passed, and `Cancelled` if it was cancelled."""
     found = _current.get()
     if found is not None and (left := found.left) is not None and left <= 0:
         raise found.error()
@@ -128,7 +126,7 @@ def lift_deadline() -> None:
 @contextmanager
 def interrupt_at_deadline(interrupt: Callable[[], object], stopped: type[Exception]) -> Iterator[None]:
     """Interrupt work that cannot check the deadline itself. It must then raise `stopped`, which becomes
-    `ResourceLimit`.
+    `ResourceLimit` or `Cancelled`.
     """
     found = _current.get()
     if found is None or found.left is None:

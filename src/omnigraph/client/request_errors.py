@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import (
+    Cancelled,
     Conflict,
     InvalidInput,
     MergeConflicts,
@@ -36,6 +37,7 @@ _ERRORS_BY_STATUS: Mapping[int, type[OmnigraphError]] = {
     404: NotFound,
     409: Conflict,
     412: PreconditionFailed,
+    499: Cancelled,
 }
 
 
@@ -49,7 +51,7 @@ def response_error(
     have been applied. Then an error that only refuses this attempt leaves the outcome unknown.
     """
     error = _decode_or_map(response, writes, key)
-    if may_have_applied and isinstance(error, StorageError | ResourceLimit | RecoveryRequired):
+    if may_have_applied and isinstance(error, StorageError | ResourceLimit | Cancelled | RecoveryRequired):
         return _outcome_unknown(error.message, error.details, key)
     return error
 

@@ -100,6 +100,12 @@ class ManifestConflictOutput(ResponseModel):
     actual: str | None = None
 
 
+class CancelledOutput(ResponseModel):
+    """Why a request was cancelled."""
+
+    reason: str | None = None
+
+
 class OutcomeUnknownOutput(ResponseModel):
     """The commit of a write whose outcome is unknown."""
 
@@ -153,6 +159,7 @@ class ChangeErrorOutput(ResponseModel):
     change_feed_gap: ChangeFeedGapOutput | None = None
     recovery_required: RecoveryRequiredOutput | None = None
     resource_limit: ResourceLimitOutput | None = None
+    cancelled: CancelledOutput | None = None
     hint: str | None = None
     diagnostics: list[DiagnosticOutput] | None = None
     request_id: str | None = None

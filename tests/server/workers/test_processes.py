@@ -197,6 +197,30 @@ def test_killed_worker_is_restarted_and_loses_no_acknowledged_write(local: Path,
         assert server.add("q").status_code == 200
 
 
+def test_counters_of_killed_processes_are_kept_in_the_metrics(local: Path, clients: ExitStack) -> None:
+    def count(series: str) -> float:
+        return metric(server.get("/metrics").text, series)
+
+    commits = 'omnigraph_graph_commits_total{graph="team"}'
+    with served(local) as server:
+        for number, client in enumerate(open_clients(clients, server)):
+            assert add(client, f"p{number:02}").status_code == 200
+            assert len(names(client)) == number + 1
+        assert (count(DONE.format("query")), count(commits)) == (CONNECTIONS, CONNECTIONS)
+        writer, *workers = server.children
+        for pid in (*workers, writer):
+            kill(pid)
+            # Also while the process is restarted.
+            assert count(commits) == CONNECTIONS
+            assert count(DONE.format("query")) == CONNECTIONS
+            server.wait_for_restart(pid)
+        with ExitStack() as stack:
+            for client in open_clients(stack, server):
+                assert len(names(client)) == CONNECTIONS
+        assert server.add("q").status_code == 200
+        assert (count(DONE.format("query")), count(commits)) == (2 * CONNECTIONS, CONNECTIONS + 1)
+
+
 def test_killed_parent_takes_all_processes_with_it(local: Path) -> None:
     with served(local) as server:
         children = server.children

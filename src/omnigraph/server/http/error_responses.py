@@ -9,6 +9,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from omnigraph.errors import (
+    Cancelled,
     ChangeFeedGap,
     Conflict,
     ConstraintViolation,
@@ -40,7 +41,7 @@ CODES: Mapping[int, str] = {
     500: "internal",
 }
 # Statuses whose body has a details member in place of a code.
-_WITHOUT_CODE = frozenset({410, 412, 424, 503})
+_WITHOUT_CODE = frozenset({410, 412, 424, 499, 503})
 RETRY_SECONDS = 60
 INTERNAL_ERROR = "internal error"
 STORAGE_FAILURE = "storage failure; see the server log"
@@ -187,6 +188,9 @@ def _classify(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
             return 412, {"precondition_failure": _pick(details, "expected", "actual")}
         case ChangeFeedGap():
             return 410, {"change_feed_gap": details.get("change_feed_gap", {})}
+        case Cancelled():
+            # Not a registered status; proxies and RPC gateways use it for requests that were cancelled.
+            return 499, {"cancelled": _pick(details, "reason")}
         case ResourceLimit():
             return 413, _resource_limit(details)
         case ExternalBlobError():

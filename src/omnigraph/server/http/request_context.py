@@ -20,7 +20,7 @@ from starlette.responses import Response
 from omnigraph.api.hosting.graph_sources import check_graph_id
 from omnigraph.budget.deadline import check_deadline, current_deadline
 from omnigraph.budget.query_budget import QueryLimits
-from omnigraph.errors import NotFound, OmnigraphError, PermissionDenied, ResourceLimit
+from omnigraph.errors import Cancelled, NotFound, OmnigraphError, PermissionDenied, ResourceLimit
 from omnigraph.policy.gate import Access
 from omnigraph.protocol.codec import EXACT, encode
 from omnigraph.server.hosted_graphs import HostedGraph, ServerResources
@@ -234,7 +234,7 @@ class RequestContext:
         watcher = asyncio.create_task(self._cancel_on_disconnect())
         try:
             return await to_thread.run_sync(respond, limiter=threads)
-        except ResourceLimit as error:
+        except Cancelled as error:
             if watcher.done() and not watcher.cancelled():
                 raise ClientDisconnect from error
             raise

@@ -30,7 +30,7 @@ USE_MEMBER: Final = "use the body member `if_commit`"
 USE_PARAMETER: Final = "use the query parameter `if_commit`"
 
 # Error statuses of every graph route, of routes with a JSON body, and of routes that write.
-COMMON_ERRORS: Final = (400, 401, 403, 404, 413, 429, 500, 503)
+COMMON_ERRORS: Final = (400, 401, 403, 404, 413, 429, 499, 500, 503)
 BODY_ERRORS: Final = (415,)
 WRITE_ERRORS: Final = (409, 415)
 # Writes whose Blob values can be external objects, and merges that copy such values.
@@ -49,6 +49,7 @@ _DESCRIPTIONS: Mapping[int, str] = {
     416: "Range not satisfiable.",
     424: "An external object of a Blob value cannot be read.",
     429: "Per-actor limit on requests exceeded.",
+    499: "The request was cancelled, by an administrator or because its client disconnected.",
     500: "Storage failure or internal error.",
     503: "Server overloaded or shutting down, or the graph requires recovery.",
 }

@@ -47,6 +47,24 @@ def sum_metrics(texts: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def select_counters(text: str) -> str:
+    r"""Return the counters and histograms of a text, without the gauges.
+
+    >>> print(select_counters("# TYPE a_total counter\na_total 1.0\n# TYPE b gauge\nb 2.0\n"), end="")
+    # TYPE a_total counter
+    a_total 1.0
+    """
+    kinds = dict(line.split(" ")[2:4] for line in text.splitlines() if line.startswith("# TYPE "))
+    lines: list[str] = []
+    is_selected = False
+    for line in text.splitlines(keepends=True):
+        if line.startswith("#"):
+            is_selected = kinds.get(line.split(" ")[2]) in ("counter", "histogram")
+        if is_selected:
+            lines.append(line)
+    return "".join(lines)
+
+
 def _add(one: float, other: float) -> float:
     return one + other
 

@@ -16,6 +16,7 @@ from omnigraph.server.logs import LOGGER
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.readiness import Readiness
 from omnigraph.server.running_queries import RunningQueries
+from omnigraph.server.workers.metric_history import history_path, read_counters
 from omnigraph.server.workers.metric_sums import sum_metrics
 from omnigraph.server.workers.process_slots import ProcessSlot, ProcessSlots
 
@@ -77,7 +78,14 @@ class Peers:
     async def sum_metrics(self, own: bytes) -> bytes:
         """Return the metrics of all processes. `own` are those of this process."""
         answers = await self._ask(self._others, _METRICS)
-        return sum_metrics([own.decode(), *(text.decode() for text in answers.values() if text)]).encode()
+        texts = [own.decode()]
+        for slot in self._others:
+            answer = answers.get(slot.name)
+            # A process that is being restarted still counts with what it last reported.
+            texts.append(
+                read_counters(history_path(slot.control_path)) if answer is None else answer.decode()
+            )
+        return sum_metrics(texts).encode()
 
     async def find_problems(self, own: Mapping[str, OmnigraphError]) -> Mapping[str, OmnigraphError]:
         """Return the problems that any process has found. A graph whose writer does not answer is one."""

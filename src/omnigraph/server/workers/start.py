@@ -24,6 +24,7 @@ from omnigraph.server.running_queries import memory_limits
 from omnigraph.server.tls import TlsCertificates
 from omnigraph.server.uploads.temporary_files import private_temporary_folder
 from omnigraph.server.workers.child import ProcessServer
+from omnigraph.server.workers.metric_history import MetricHistory, history_path
 from omnigraph.server.workers.peers import Peers
 from omnigraph.server.workers.process_slots import Kind, ProcessSlot, ProcessSlots, create_slots
 from omnigraph.server.workers.proxy import WriterProxy
@@ -146,6 +147,7 @@ def _run_process(
             app.state.capacity.share(usage)
             app.state.admission.share(usage)
             app.state.peers = Peers(slots, slot)
+            app.state.metrics.add_history(MetricHistory(history_path(slot.control_path)).add)
             app.state.tls = tls
             app.state.reloader = Reloader(resources, read_hosting, serving.read_tokens, tls)
             served: ASGIApp = app
