@@ -13,7 +13,7 @@ from omnigraph.graph.repository import Repository
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.load import LoadResult, prepare_load
 from omnigraph.load.spool import LoadLimits, Spool
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.sources.rejects import OnReject
 from omnigraph.sources.row_batch import InputBatch
 from tests.rules.states import Row, rows_of
@@ -39,7 +39,7 @@ def input_of(
 def load(
     graph: Repository,
     records: Mapping[str, Iterable[Row]],
-    mode: LoadMode,
+    mode: WriteMode,
     *,
     limits: LoadLimits = SMALL,
     branch: str = "main",

@@ -26,7 +26,7 @@ from omnigraph.load import sink as sinks
 from omnigraph.load.sink import Sink, SinkPart, SinkStream, open_sink, open_stream
 from omnigraph.load.sink_options import SinkOptions
 from omnigraph.maintain.cleanup import cleanup
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.spark.datasource.source_options import stream_options, write_options
 from tests.catalog.test_identity import catalog_of
 from tests.load.loads import image
@@ -47,7 +47,7 @@ def graph(tmp_path: Path) -> Repository:
     return made
 
 
-def asked(graph: Repository, type_: str = "Person", mode: LoadMode = "append", **more: Any) -> SinkOptions:
+def asked(graph: Repository, type_: str = "Person", mode: WriteMode = "append", **more: Any) -> SinkOptions:
     return SinkOptions(graph.location.uri, type_, more.pop("branch", "main"), mode, {}, **more)
 
 
@@ -102,7 +102,7 @@ def found_files(folder: Path) -> set[Path]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_sink_leaves_what_a_load_of_the_same_rows_leaves(graph: Repository, mode: LoadMode) -> None:
+def test_a_sink_leaves_what_a_load_of_the_same_rows_leaves(graph: Repository, mode: WriteMode) -> None:
     for branch in ("load", "sink"):
         graph.create_branch(branch)
     knows = [{"from": f"p{n % 3}", "to": "p0", "id": f"k{n}"} for n in range(2 if mode == "merge" else 9, 18)]
@@ -210,7 +210,7 @@ def test_rows_that_were_staged_for_another_schema_are_a_conflict(graph: Reposito
 
 
 @pytest.mark.parametrize(("mode", "left"), [("append", 2), ("merge", 2), ("overwrite", 0)])
-def test_no_rows_are_a_commit_too(graph: Repository, mode: LoadMode, left: int) -> None:
+def test_no_rows_are_a_commit_too(graph: Repository, mode: WriteMode, left: int) -> None:
     sink = open_sink(asked(graph, "Knows", mode), ["from", "to"])
     assert sink.commit(staged(sink, [])) is not None
     assert (len(image(graph)["edge:Knows"]), len(list(graph.commits()))) == (left, 3)
@@ -293,7 +293,7 @@ def test_a_write_with_a_key_is_done_once(graph: Repository, tmp_path: Path) -> N
 # --- streams ----------------------------------------------------------------------------------------------
 
 
-def stream_of(graph: Repository, mode: LoadMode = "append", **more: Any) -> SinkStream:
+def stream_of(graph: Repository, mode: WriteMode = "append", **more: Any) -> SinkStream:
     found: SinkStream = elsewhere(open_stream(asked(graph, mode=mode, **more), ["age", "name"]))
     return found
 

@@ -15,7 +15,7 @@ from omnigraph.errors import ConstraintViolation
 from omnigraph.graph.repository import Repository
 from omnigraph.load.load import LoadResult
 from omnigraph.rules import set_queries as queries
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.violations import MAX_REPORTED
 from tests.catalog.test_identity import catalog_of
 from tests.load.loads import BULK, SMALL, image, load
@@ -46,7 +46,7 @@ jobs = st.builds(
     st.sampled_from([None, None, 1, 2, 3]),
 )
 KEYED = {"node:C"}
-MODES: list[LoadMode] = ["append", "merge", "overwrite"]
+MODES: list[WriteMode] = ["append", "merge", "overwrite"]
 EVERYBODY: Records = {
     "node:P": [{"id": f"p{number}"} for number in range(4)],
     "node:C": [{"id": f"c{number}", "name": f"c{number}"} for number in range(3)],
@@ -56,14 +56,14 @@ EVERYBODY: Records = {
 
 
 @st.composite
-def loads(draw: st.DrawFn) -> tuple[LoadMode, Records]:
+def loads(draw: st.DrawFn) -> tuple[WriteMode, Records]:
     """A mode, and records of some of the types in any order; a type may be named without a record."""
     kinds = {"node:P": people, "node:C": firms, "edge:K": knows, "edge:J": jobs}
     chosen = draw(st.lists(st.sampled_from(sorted(kinds)), unique=True, max_size=3))
     return draw(st.sampled_from(MODES)), {key: draw(st.lists(kinds[key], max_size=4)) for key in chosen}
 
 
-def applied(before: Image, mode: LoadMode, records: Records) -> Image:
+def applied(before: Image, mode: WriteMode, records: Records) -> Image:
     """What a load makes of an image, rule by rule of section 12.3, whether or not it may."""
     after = {key: dict(found) for key, found in before.items()}
     for key, found in records.items():
@@ -74,7 +74,7 @@ def applied(before: Image, mode: LoadMode, records: Records) -> Image:
     return after
 
 
-def is_allowed(before: Image, mode: LoadMode, records: Records) -> bool:
+def is_allowed(before: Image, mode: WriteMode, records: Records) -> bool:
     """Section 10 over the whole image, with the rules of each mode."""
     after = applied(before, mode, records)
     for key, found in records.items():
@@ -96,7 +96,7 @@ def is_allowed(before: Image, mode: LoadMode, records: Records) -> bool:
     )
 
 
-def is_stored(before: Image, mode: LoadMode, records: Records) -> bool:
+def is_stored(before: Image, mode: WriteMode, records: Records) -> bool:
     """Whether a load is a merge of rows that are all there already, so that it makes no commit."""
     merges_rows = mode == "merge" and any(records.values())
     return merges_rows and exact(applied(before, mode, records)) == exact(before)
@@ -113,7 +113,7 @@ def exact(image: Image) -> dict[str, dict[str, dict[str, str]]]:
     }
 
 
-def changed(before: Image, after: Image, mode: LoadMode, records: Records) -> dict[str, set[str]]:
+def changed(before: Image, after: Image, mode: WriteMode, records: Records) -> dict[str, set[str]]:
     """The sources that gained or lost edges and are still nodes."""
     found = {}
     for key in CARDS:
@@ -128,7 +128,7 @@ def changed(before: Image, after: Image, mode: LoadMode, records: Records) -> di
     return found
 
 
-def attempt(graph: Repository, records: Records, mode: LoadMode, branch: str, bulk: bool) -> Any:
+def attempt(graph: Repository, records: Records, mode: WriteMode, branch: str, bulk: bool) -> Any:
     """What a load reports, done or refused."""
     try:
         outcome = load(graph, records, mode, limits=BULK if bulk else SMALL, branch=branch, source="in")
@@ -147,7 +147,7 @@ def graph() -> Repository:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(loads(), min_size=1, max_size=2))
 def test_both_sizes_and_the_specification_agree(
-    graph: Repository, steps: list[tuple[LoadMode, Records]]
+    graph: Repository, steps: list[tuple[WriteMode, Records]]
 ) -> None:
     number = len(graph.branches())
     small, bulk = f"small-{number}", f"bulk-{number}"
@@ -224,7 +224,7 @@ TOO_MANY: list[Records] = [
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("records", TOO_MANY)
 def test_the_first_violations_are_told_and_all_counted(
-    graph: Repository, mode: LoadMode, records: Records
+    graph: Repository, mode: WriteMode, records: Records
 ) -> None:
     if mode == "merge" and "node:C" in records:
         records = {"node:C": [{**row, "name": None} for row in records["node:C"]]}

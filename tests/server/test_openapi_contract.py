@@ -21,7 +21,7 @@ DOCUMENT: dict[str, Any] = json.loads(
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 
 # Values of ours that the contract does not have.
-MORE_VALUES = {"MergeConflictKindOutput": {"schema_conflict"}}
+MORE_VALUES = {"MergeConflictKindOutput": {"schema_conflict"}, "LoadMode": {"patch", "delete"}}
 # Schema conflicts are also about interfaces.
 MORE_TYPES = {("MergeConflictOutput", "entity_kind"): {"string"}}
 

@@ -20,7 +20,7 @@ from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks, staged_splits
 from omnigraph.load.load import LoadResult, prepare_load
 from omnigraph.load.spool import Spool
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.sources.invalid_records import InvalidRecordCollector
 from omnigraph.sources.mapping.type_mapping import LoadMapping, effective_source
 from omnigraph.sources.readers import open_source
@@ -37,7 +37,7 @@ edge Knows: Person -> Person { since: Date? }
 edge Leads: Person -> Firm @card(1..2)
 """
 CATALOG = catalog_of(SCHEMA)
-MODES: list[LoadMode] = ["append", "merge", "overwrite"]
+MODES: list[WriteMode] = ["append", "merge", "overwrite"]
 Record = dict[str, Any]
 
 
@@ -110,7 +110,7 @@ def _ordered(rejects: Iterable[Reject]) -> list[Any]:
 def at_once(
     graph: Repository,
     source: Any,
-    mode: LoadMode,
+    mode: WriteMode,
     branch: str,
     rejecting: bool = False,
     mapping: LoadMapping | None = None,
@@ -131,7 +131,7 @@ def at_once(
 def opened(
     graph: Repository,
     source: Any,
-    mode: LoadMode,
+    mode: WriteMode,
     *,
     split_bytes: int = 40,
     run: RunTasks = one_by_one,
@@ -154,7 +154,7 @@ def opened(
 def apart(
     graph: Repository,
     source: Any,
-    mode: LoadMode,
+    mode: WriteMode,
     branch: str = "main",
     rejecting: bool = False,
     *,
@@ -212,7 +212,7 @@ def forked(graph: Repository) -> tuple[str, str]:
 
 
 def compared(
-    graph: Repository, source: Any, mode: LoadMode, *, rejecting: bool = False, **how: Any
+    graph: Repository, source: Any, mode: WriteMode, *, rejecting: bool = False, **how: Any
 ) -> Attempt:
     """Load on two branches, at once and split by split; what both said, having left the same rows."""
     once, parts = forked(graph)

@@ -228,6 +228,9 @@ class AsyncGraph(AsyncHandle):
         dry_run: bool = False,
         mapping: str | Path | Mapping[str, Any] | None = None,
         csv_null: str = "",
+        op_column: str | None = None,
+        order_by: str | None = None,
+        require_existing: bool = False,
     ) -> LoadReceipt:
         """Load records as one commit.
 
@@ -251,6 +254,9 @@ class AsyncGraph(AsyncHandle):
                 dry_run=dry_run,
                 mapping=mapping,
                 csv_null=csv_null,
+                op_column=op_column,
+                order_by=order_by,
+                require_existing=require_existing,
             )
         )
 

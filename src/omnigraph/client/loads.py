@@ -56,6 +56,7 @@ def _params(request: LoadRequest) -> dict[str, Any]:
         "permissive": request.permissive,
         "dry_run": request.dry_run,
         "rejects": request.rejects is not None,
+        "require_existing": request.require_existing,
     }
     return {
         "branch": request.branch,
@@ -65,6 +66,8 @@ def _params(request: LoadRequest) -> dict[str, Any]:
         "if_commit": request.if_commit,
         "idempotency_key": request.idempotency_key,
         "csv_null": request.csv_null or None,
+        "op_column": request.op_column,
+        "order_by": request.order_by,
         **{name: "true" for name, is_set in flags.items() if is_set},
     }
 

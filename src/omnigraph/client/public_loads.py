@@ -21,7 +21,18 @@ if TYPE_CHECKING:
     from omnigraph.store.storage_options import StorageOptions
 
 # Arguments of a load that the contract does not have.
-_UNSUPPORTED = ("rejects", "permissive", "message", "if_commit", "idempotency_key", "dry_run", "mapping")
+_UNSUPPORTED = (
+    "rejects",
+    "permissive",
+    "message",
+    "if_commit",
+    "idempotency_key",
+    "dry_run",
+    "mapping",
+    "op_column",
+    "order_by",
+    "require_existing",
+)
 
 
 def send_public_load(transport: Transport, request: LoadRequest, options: StorageOptions) -> LoadReceipt:
@@ -34,6 +45,11 @@ def send_public_load(transport: Transport, request: LoadRequest, options: Storag
             raise InvalidInput(
                 f"the server does not support `{name}`: it implements only the public contract"
             )
+    if request.mode in ("patch", "delete"):
+        raise InvalidInput(
+            f"the server does not support mode '{request.mode}': it implements only the public contract",
+            hint="use a mutation query",
+        )
     params = {"branch": request.branch, "from": request.create_from, "mode": request.mode}
     headers = {"Content-Type": NDJSON, "Accept": "application/json"}
     content = _lines(request.source, options)

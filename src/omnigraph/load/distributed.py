@@ -44,7 +44,7 @@ from omnigraph.load.staged_fragments import (
     preceding_lines,
 )
 from omnigraph.rules.blob_ingress import BlobIngress
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import edge_key_hint
 from omnigraph.rules.violations import Violations, raise_violations
 from omnigraph.sources.invalid_records import InvalidRecords
@@ -85,7 +85,7 @@ class LoadTasks:
 class DistributedLoadOptions:
     """The options of a distributed load. `named` are the tables that the input names, also those without rows."""
 
-    mode: LoadMode
+    mode: WriteMode
     durability: Durability
     named: Sequence[str] = ()
     on_reject: OnReject | None = None

@@ -12,11 +12,13 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot.expressions import Query, Select
 
 from omnigraph.catalog.catalog import Table, table_key
 from omnigraph.catalog.columns import INDEXED_COLUMNS, arrow_type
 from omnigraph.catalog.row_json import json_values
+from omnigraph.engine.arrow_arrays import single_array
 from omnigraph.engine.committed_rows import physical_columns
 from omnigraph.engine.diff.table_diff import Side, TableDiff
 from omnigraph.graph.transaction import Transaction
@@ -27,10 +29,11 @@ from omnigraph.load.keys import (
     edge_ends,
     empty_committed_keys,
     key_column,
+    without_ids,
 )
 from omnigraph.load.load_strategy import RecordOrigin
 from omnigraph.rules import set_queries as queries
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import (
     cardinality_violation,
     column_types,
@@ -42,6 +45,7 @@ from omnigraph.rules.set_rules import (
     supersedes,
 )
 from omnigraph.rules.violations import Violation, Violations
+from omnigraph.store.tables.row_addresses import ROW_ADDRESS
 from omnigraph.store.tables.tables import StagedTable
 
 # Converts the result of a rule to violations.
@@ -68,21 +72,24 @@ class KeyCheckedLoad:
     """A load whose rules are queries over key tables.
 
     `loaded` are the tables that the input names, `generated_ids` those of them whose ids were all generated, so
-    that no two can be equal. Before `violations` runs, a subclass fills `queries.new_keys` and the committed
-    keys, and sets `superseded`.
+    that no two can be equal. `removed` are committed rows to delete, if the operations of the load have been
+    resolved to them; the committed keys are those of the other rows. Before `violations` runs, a subclass fills
+    `queries.new_keys` and the committed keys, and sets `superseded`.
     """
 
     def __init__(
         self,
         transaction: Transaction,
-        mode: LoadMode,
+        mode: WriteMode,
         keys: KeyTables,
         loaded: Sequence[str],
         generated_ids: Collection[str] = (),
+        removed: Mapping[str, pa.Table] | None = None,
     ) -> None:
         self._transaction = transaction
         self._catalog = transaction.base.catalog
-        self._mode = mode
+        self._mode: WriteMode = mode
+        self._removed = removed
         self._keys = keys
         self._loaded = {key: self._catalog.tables[key] for key in loaded}
         self._generated_ids = frozenset(generated_ids)
@@ -99,12 +106,33 @@ class KeyCheckedLoad:
         for key, columns in needed.items():
             self._transaction.read(key)
             self._fill_committed_table(self._catalog.tables[key], columns)
+        for key in self._removed or ():
+            vacated = self._vacated_sources(self._catalog.tables[key])
+            if vacated is not None:
+                self._keys.append(queries.vacated_sources(self._catalog.tables[key].id), [vacated])
+
+    def _removed_ids(self, table: Table) -> pa.Array | None:
+        """Return the ids of the rows of a table that the load deletes."""
+        removed = None if self._removed is None else self._removed.get(table.key)
+        return None if removed is None else single_array(removed["id"])
+
+    def _vacated_sources(self, table: Table) -> pa.RecordBatch | None:
+        """Return the sources of deleted edges that remain, if their number of edges is limited; else None."""
+        edge = entity_of(self._catalog, table)
+        if not isinstance(edge, EdgeType) or edge.cardinality.is_default or self._removed is None:
+            return None
+        sources = single_array(self._removed[table.key]["src"])
+        nodes = self._removed_ids(self._catalog.table("node", edge.source))
+        if nodes is not None:
+            sources = sources.filter(pc.invert(pc.is_in(sources, value_set=nodes)))
+        return pa.RecordBatch.from_arrays([sources], ["src"])
 
     def _fill_committed_table(self, table: Table, columns: Sequence[str]) -> None:
         def keys() -> Iterator[pa.RecordBatch]:
             yield empty_committed_keys(table, columns)
+            removed = self._removed_ids(table)
             for batch in self._transaction.base.scan_batches(table.key, physical_columns(table, columns)):
-                yield committed_key_rows(table, columns, batch)
+                yield without_ids(committed_key_rows(table, columns, batch), removed)
 
         self._keys.append(queries.committed_keys(table.id), keys())
 
@@ -151,9 +179,14 @@ class KeyCheckedLoad:
         self, table: Table, columns: tuple[str, ...], *, kept: bool, superseded: bool = False
     ) -> Violations:
         names = tuple(key_column(table, name) for name in columns)
-        query = queries.duplicate_values(table.id, names, kept=kept, superseded=superseded)
+        # Resolved rows are in no particular order, so a violation is reported for the row with the greater id.
+        by_id = self._removed is not None
+        query = queries.duplicate_values(table.id, names, kept=kept, superseded=superseded, by_id=by_id)
+        found = self._run(query, _duplicate_values(table, columns))
+        if by_id:
+            return replace(found, reported=tuple(replace(item, position=None) for item in found))
         keys = queries.input_keys(table.id) if superseded else queries.new_keys(table.id)
-        return self._with_origins(self._run(query, _duplicate_values(table, columns)), keys)
+        return self._with_origins(found, keys)
 
     def _endpoint_violations(self) -> Iterator[Violations]:
         for key, end, node in edge_ends(self._catalog):
@@ -175,7 +208,10 @@ class KeyCheckedLoad:
             node = table_key("node", edge.source)
             replaced = self._catalog.tables[node].id if self._is_overwritten(node) else None
             least, most = edge.cardinality.min, edge.cardinality.max
-            query = queries.cardinality_violations(table.id, self._mode, replaced, least, most)
+            has_vacated = key in (self._removed or ())
+            query = queries.cardinality_violations(
+                table.id, self._mode, replaced, least, most, has_vacated=has_vacated
+            )
             yield self._run(query, _wrong_cardinalities(key, edge))
 
     def _is_overwritten(self, key: str) -> bool:
@@ -229,6 +265,10 @@ class KeyCheckedLoad:
         elif self._mode == "merge" and records and table.key not in self._generated_ids:
             replaced = self._query_column(queries.replaced_addresses(table.id)).astype(np.uint64)
             updated = len(replaced)
+        removed = None if self._removed is None else self._removed.get(table.key)
+        if removed is not None:
+            addresses = single_array(removed[ROW_ADDRESS]).to_numpy()
+            replaced, deleted = np.concatenate([replaced, addresses]), len(addresses)
         return {"inserted": records - updated, "updated": updated, "deleted": deleted}, replaced
 
     def _changes_nothing(self, affected: Mapping[str, Mapping[str, int]]) -> bool:
@@ -237,7 +277,8 @@ class KeyCheckedLoad:
         Rows are compared only if each one replaces another, up to the first that differs.
         """
         counts = affected.values()
-        if self._mode != "merge" or any(of_table["inserted"] for of_table in counts):
+        is_plain = self._mode == "merge" and self._removed is None
+        if not is_plain or any(of_table["inserted"] for of_table in counts):
             return False
         replaced = [key for key, of_table in affected.items() if of_table["updated"]]
         return bool(replaced) and not any(map(self._has_changes, replaced))

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.catalog import Table
 from omnigraph.engine.committed_rows import physical_columns
 from omnigraph.graph.recovery.scratch_files import ScratchFolder
-from omnigraph.load.keys import committed_key_rows
+from omnigraph.load.keys import committed_key_rows, without_ids
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import get_fragment
 from omnigraph.store.lance.lance_root import LanceRoot
@@ -63,9 +63,10 @@ class CommittedKeyReader:
     pin: TablePin
     table: Table
     columns: tuple[str, ...]
+    removed: pa.Array | None = None
 
     def __call__(self, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """Yield the keys in the fragments with these ids."""
+        """Yield the keys in the fragments with these ids, except for rows that are removed."""
         with translate_lance_errors(f"read {self.pin.path}"):
             root = LanceRoot.from_uri(self.scratch.uri, self.scratch.options, "full")
             dataset = root.open(self.pin.path, self.pin.version)
@@ -75,4 +76,4 @@ class CommittedKeyReader:
                 scan_in_order=False,
             )
             for batch in scanner.to_batches():
-                yield committed_key_rows(self.table, self.columns, batch)
+                yield without_ids(committed_key_rows(self.table, self.columns, batch), self.removed)

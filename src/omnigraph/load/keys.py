@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Catalog, Table, table_key
 from omnigraph.catalog.columns import arrow_type, logical_schema
 from omnigraph.lang.schema import EdgeType, NodeType
 from omnigraph.rules import set_queries as queries
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import column_types, comparable, entity_of, record_identity
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS
 
@@ -59,7 +60,7 @@ def key_column(table: Table, name: str) -> str:
 
 
 def committed_key_columns(
-    catalog: Catalog, mode: LoadMode, loaded: Collection[str], generated_ids: Collection[str]
+    catalog: Catalog, mode: WriteMode, loaded: Collection[str], generated_ids: Collection[str]
 ) -> dict[str, list[str]]:
     """Return the committed columns that the rules of a load read, by table.
 
@@ -106,6 +107,13 @@ def empty_committed_keys(table: Table, columns: Sequence[str]) -> pa.RecordBatch
         pa.array([], pa.uint64() if name == ROW_ADDRESS else arrow_type(types[name])) for name in columns
     ]
     return committed_key_rows(table, columns, pa.RecordBatch.from_arrays(arrays, list(columns)))
+
+
+def without_ids(rows: pa.RecordBatch, ids: pa.Array | None) -> pa.RecordBatch:
+    """Return the keys of rows that do not have one of the ids."""
+    if ids is None or not len(ids) or not rows.num_rows:
+        return rows
+    return rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=ids)))
 
 
 def edge_ends(catalog: Catalog) -> Iterator[tuple[str, str, str]]:

@@ -9,17 +9,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from typing import Any
+
+import pyarrow as pa
 
 from omnigraph.errors import Conflict
 from omnigraph.graph.progress import Progress
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass, Prepared
+from omnigraph.load.fold import FoldCounts
 from omnigraph.load.load_strategy import LoadStrategy
 from omnigraph.load.memory_load import MemoryLoad
+from omnigraph.load.resolve import OperationRules, resolve_operations
 from omnigraph.load.spool import Spool
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import edge_key_hint
 from omnigraph.rules.violations import Violation, Violations, raise_violations
 
@@ -34,8 +39,8 @@ class LoadResult:
 
     `nodes` and `edges` count the records that became rows. `superseded` counts the records of a merge that a later
     record with the same id replaced, `rejected` the records that broke a row rule and were left out. `unchanged` is
-    set if all rows of a merge were stored already with the same values. `prepared_at` is the monotonic time at
-    which staging ended.
+    set if all rows of a merge were stored already with the same values. `skipped` counts the input rows without an
+    effect by table, for a load with operations. `prepared_at` is the monotonic time at which staging ended.
     """
 
     nodes: Mapping[str, int] = field(default_factory=dict)
@@ -45,6 +50,7 @@ class LoadResult:
     superseded: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
     unchanged: bool = False
+    skipped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     prepared_at: float | None = field(default=None, compare=False)
 
 
@@ -60,27 +66,81 @@ class LoadInput:
 def prepare_load(
     transaction: Transaction,
     spool: Spool,
-    mode: LoadMode,
+    mode: WriteMode,
     *,
+    rules: OperationRules | None = None,
     progress: Progress | None = None,
     dry_run: bool = False,
 ) -> Prepared[LoadResult]:
     """Check the rows of a spool against a branch and stage them.
 
-    Append inserts, merge replaces rows by id, overwrite replaces all rows of the types that the input names. A load
-    without rows makes a commit too. A merge of rows that are all stored already with the same values makes none. A
-    dry run checks and counts, and stages nothing. A constraint that fails raises before anything is staged. The
-    caller closes the spool after the write.
+    Append inserts, merge replaces rows by id, overwrite replaces all rows of the types that the input names. The
+    rows of a spool with operations do what each of them says, by the `rules`. A load without rows makes a commit
+    too. A load that leaves all rows as they are stored makes none. A dry run checks and counts, and stages nothing.
+    A constraint that fails raises before anything is staged. The caller closes the spool after the write.
     """
     if transaction.base.catalog.fingerprint != spool.catalog.fingerprint:
         raise schema_changed(transaction)
     read = LoadInput(spool.counts, spool.rejected, spool.seconds)
+    if spool.has_operations:
+        return _prepare_operations(
+            transaction, spool, read, rules or OperationRules(), progress, dry_run=dry_run
+        )
     hint = partial(edge_key_hint, spool.catalog, mode)
     result = check_and_stage(_open(transaction, spool, mode), read, progress, hint, dry_run=dry_run)
     return Prepared(None if result.unchanged else load_class(mode, dry_run=dry_run), result)
 
 
-def load_class(mode: LoadMode, *, dry_run: bool) -> OperationClass | None:
+def _prepare_operations(
+    transaction: Transaction,
+    spool: Spool,
+    read: LoadInput,
+    rules: OperationRules,
+    progress: Progress | None,
+    *,
+    dry_run: bool,
+) -> Prepared[LoadResult]:
+    began = time.monotonic()
+    with resolve_operations(transaction, spool, rules) as resolved:
+        read = replace(
+            read,
+            records={key: resolved.spool.counts[key] for key in read.records},
+            seconds=read.seconds + time.monotonic() - began,
+        )
+        if changes_nothing(spool.counts, resolved.spool.counts, resolved.removed) and not dry_run:
+            return Prepared(None, unchanged_result(read, resolved.counts))
+        opened = _open(transaction, resolved.spool, "merge", resolved.removed)
+        hint = partial(edge_key_hint, spool.catalog, "merge")
+        result = check_and_stage(opened, read, progress, hint, dry_run=dry_run)
+    return Prepared(load_class("merge", dry_run=dry_run), with_fold_counts(result, resolved.counts))
+
+
+def changes_nothing(records: Mapping[str, int], rows: Mapping[str, int], removed: Mapping[str, Any]) -> bool:
+    """Return whether the operations of a load leave every row as it is. A load without records has a commit."""
+    return not removed and not any(rows.values()) and any(records.values())
+
+
+def unchanged_result(read: LoadInput, counts: Mapping[str, FoldCounts]) -> LoadResult:
+    """Return the result of a load whose operations change nothing."""
+    result = LoadResult(
+        nodes=_of_kind("node:", read.records),
+        edges=_of_kind("edge:", read.records),
+        affected=dict.fromkeys(read.records, NO_CHANGES),
+        rejected=read.rejected,
+        unchanged=True,
+        seconds={"read": read.seconds},
+        prepared_at=time.monotonic(),
+    )
+    return with_fold_counts(result, counts)
+
+
+def with_fold_counts(result: LoadResult, counts: Mapping[str, FoldCounts]) -> LoadResult:
+    """Return a result with the input rows that had no effect."""
+    skipped = {key: asdict(item) for key, item in counts.items()}
+    return replace(result, superseded=sum(item.superseded for item in counts.values()), skipped=skipped)
+
+
+def load_class(mode: WriteMode, *, dry_run: bool) -> OperationClass | None:
     """Return the operation class of a load; None for a dry run, which commits nothing."""
     if dry_run:
         return None
@@ -98,17 +158,19 @@ def schema_changed(transaction: Transaction) -> Conflict:
 
 
 @contextmanager
-def _open(transaction: Transaction, spool: Spool, mode: LoadMode) -> Iterator[LoadStrategy]:
+def _open(
+    transaction: Transaction, spool: Spool, mode: WriteMode, removed: Mapping[str, pa.Table] | None = None
+) -> Iterator[LoadStrategy]:
     # An overwrite reads all rows that it replaces.
     replaced = (transaction.pin(key).rows for key in spool.counts) if mode == "overwrite" else ()
     if spool.is_bulk or sum(replaced) > spool.limits.rows:
         # Imported here: the import of DuckDB takes longer than a small load.
         from omnigraph.load.spilling_load import open_spilling_load
 
-        with open_spilling_load(transaction, spool, mode) as load:
+        with open_spilling_load(transaction, spool, mode, removed) as load:
             yield load
     else:
-        yield MemoryLoad(transaction, spool, mode)
+        yield MemoryLoad(transaction, spool, mode, removed)
 
 
 def check_and_stage(

@@ -11,10 +11,20 @@ from omnigraph.engine.engine_choice import Engine
 from omnigraph.graph.pipeline_runs import PipelineRun
 from omnigraph.graph.progress import Progress
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import LoadMode, WriteMode
+from omnigraph.sources.row_operations import Operation, RowOperations
 
 # The target of rejected records: a file of JSON lines, a folder for such a file, or a function.
 Rejects: TypeAlias = str | Path | Callable[[Mapping[str, Any]], None]
+
+
+# The operation of the rows of each mode, unless a column has it. An overwrite has no operations.
+OPERATIONS: Mapping[LoadMode, Operation] = {
+    "append": Operation.INSERT,
+    "merge": Operation.REPLACE,
+    "patch": Operation.PATCH,
+    "delete": Operation.DELETE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,22 @@ class LoadRequest:
     external_blobs: ExternalBlobPolicy = field(default_factory=ExternalBlobPolicy)
     csv_null: str = ""
     run: PipelineRun | None = None
+    op_column: str | None = None
+    order_by: str | None = None
+    require_existing: bool = False
+
+    @property
+    def operations(self) -> RowOperations | None:
+        """The operations of the rows; None if the mode applies to whole rows in input order."""
+        is_plain = self.mode in ("append", "merge", "overwrite")
+        if is_plain and self.op_column is None and self.order_by is None:
+            return None
+        return RowOperations(OPERATIONS[self.mode], self.op_column, self.order_by)
+
+    @property
+    def write_mode(self) -> WriteMode:
+        """How the final rows enter their tables."""
+        return self.mode if self.mode in ("append", "overwrite") else "merge"
 
     @property
     def base(self) -> str:

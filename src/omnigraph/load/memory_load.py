@@ -16,7 +16,7 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.load.load_strategy import RecordOrigin
 from omnigraph.load.spool import Spool, to_physical
 from omnigraph.rules.delta import TableDelta
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import (
     complete_tuples,
     duplicate_tuples,
@@ -34,13 +34,23 @@ _COMPARED_ROWS = 1_024
 
 
 class MemoryLoad:
-    """A load with all rows in memory. It looks up only the committed rows that its own rows can conflict with."""
+    """A load with all rows in memory. It looks up only the committed rows that its own rows can conflict with.
 
-    def __init__(self, transaction: Transaction, spool: Spool, mode: LoadMode) -> None:
+    `removed` are committed rows to delete, if the operations of the load have been resolved to them.
+    """
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        spool: Spool,
+        mode: WriteMode,
+        removed: Mapping[str, pa.Table] | None = None,
+    ) -> None:
         self._transaction = transaction
         self._catalog = transaction.base.catalog
         self._spool = spool
-        self._mode = mode
+        self._mode: WriteMode = mode
+        self._removed = removed
         self._committed = CommittedRows(transaction.base, transaction.read)
         self._input: dict[str, pa.Table] = {}
         self._rows: dict[str, pa.Table] = {}
@@ -59,14 +69,17 @@ class MemoryLoad:
         return supersedes(self._mode, entity_of(self._catalog, self._catalog.tables[key]))
 
     def _find_replaced(self, key: str, rows: pa.Table) -> pa.Table:
-        """Return the committed rows with an id of the load's rows; for an overwrite all committed rows."""
+        """Return the committed rows that the load replaces or deletes; for an overwrite all committed rows."""
         columns = ["id", "src"] if self._catalog.tables[key].kind == "edge" else ["id"]
         if self._mode == "overwrite":
             parts = list(self._committed.parts(key, columns))
             if parts:
                 return pa.concat_tables(parts)
             return self._committed.find(key, "id", pa.array([], pa.string()), columns)
-        return self._committed.find(key, "id", rows["id"].combine_chunks(), [*columns, ROW_ADDRESS])
+        columns = [*columns, ROW_ADDRESS]
+        found = self._committed.find(key, "id", rows["id"].combine_chunks(), columns)
+        removed = None if self._removed is None else self._removed.get(key)
+        return found if removed is None else pa.concat_tables([found, removed.select(columns)])
 
     def violations(self) -> Iterator[Violations]:
         """Yield the violations of each stage of checks."""
@@ -110,7 +123,8 @@ class MemoryLoad:
         shadowed = replaced["id"].combine_chunks()
         deleted = shadowed.filter(pc.invert(pc.is_in(shadowed, value_set=rows["id"].combine_chunks())))
         vacated = replaced["src"].combine_chunks() if table.kind == "edge" else None
-        return TableDelta(table, rows, shadowed, deleted, vacated, in_input_order=True)
+        # Resolved rows are in no particular order, so a violation is reported for the row with the greater id.
+        return TableDelta(table, rows, shadowed, deleted, vacated, in_input_order=self._removed is None)
 
     def _with_origins(self, violations: Violations, rows: Mapping[str, pa.Table]) -> Violations:
         """Return violations with the origins of the records at their positions in these rows."""
@@ -135,7 +149,8 @@ class MemoryLoad:
 
     def stage(self, *, dry_run: bool = False) -> dict[str, dict[str, int]]:
         """Stage the rows as detached versions; nothing if all rows are stored already."""
-        self.unchanged = not dry_run and self._mode == "merge" and self._changes_nothing()
+        is_plain = self._removed is None
+        self.unchanged = not dry_run and self._mode == "merge" and is_plain and self._changes_nothing()
         affected = {}
         for key, rows in self._rows.items():
             replaced = self._replaced[key]
@@ -174,6 +189,6 @@ class MemoryLoad:
         batches = [to_physical(table, batch) for batch in rows.to_batches()]
         if self._mode == "overwrite" and pin.rows + rows.num_rows:
             self._transaction.write(key, tables.stage_overwrite(pin, batches, schema))
-        elif rows.num_rows:
+        elif rows.num_rows + replaced.num_rows:
             addresses = replaced[ROW_ADDRESS].to_numpy() if replaced.num_rows else np.empty(0, np.uint64)
             self._transaction.write(key, tables.stage_rows(pin, batches, schema, addresses))

@@ -36,7 +36,7 @@ from omnigraph.load.sink_options import SinkOptions
 from omnigraph.load.split_staging import LoadJob, SplitReport, stage_partition
 from omnigraph.load.spool import LoadLimits
 from omnigraph.rules.blob_ingress import BlobIngress
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.sources.tabular import read_table
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
@@ -68,7 +68,7 @@ class Sink:
 
     job: LoadJob
     key: str
-    mode: LoadMode
+    mode: WriteMode
     branch: str
     request: WriteRequest
     min_indexed_rows: int = 0

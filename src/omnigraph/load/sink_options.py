@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class SinkOptions:
     uri: str
     type: str
     branch: str
-    mode: LoadMode
+    mode: WriteMode
     storage: Mapping[str, str] = field(repr=False)
     create_from: str | None = None
     message: str | None = None

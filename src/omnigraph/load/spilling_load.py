@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -19,24 +19,35 @@ from omnigraph.load.key_checks import KeyCheckedLoad
 from omnigraph.load.keys import empty_keys, key_columns, key_rows
 from omnigraph.load.spool import Spool, to_physical
 from omnigraph.rules import set_queries as queries
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.sources.row_batch import PLACE, SOURCE
 
 
 @contextmanager
-def open_spilling_load(transaction: Transaction, spool: Spool, mode: LoadMode) -> Iterator[SpillingLoad]:
+def open_spilling_load(
+    transaction: Transaction, spool: Spool, mode: WriteMode, removed: Mapping[str, pa.Table] | None = None
+) -> Iterator[SpillingLoad]:
     """Open a load with its key tables in the directory of the spool; they are deleted when the context ends."""
     limits = DatabaseLimits(memory=f"{spool.limits.memory}B")
     with Workspace(spool.directory(), limits) as workspace:
-        yield SpillingLoad(transaction, spool, mode, workspace)
+        yield SpillingLoad(transaction, spool, mode, workspace, removed)
 
 
 class SpillingLoad(KeyCheckedLoad):
     """A load that reads its rows from the spool, batch by batch."""
 
-    def __init__(self, transaction: Transaction, spool: Spool, mode: LoadMode, workspace: Workspace) -> None:
-        super().__init__(transaction, mode, workspace, list(spool.counts), spool.generated_ids)
+    def __init__(
+        self,
+        transaction: Transaction,
+        spool: Spool,
+        mode: WriteMode,
+        workspace: Workspace,
+        removed: Mapping[str, pa.Table] | None = None,
+    ) -> None:
+        # The ids of resolved rows are not generated: rows with operations may repeat an id.
+        generated = spool.generated_ids if removed is None else frozenset()
+        super().__init__(transaction, mode, workspace, list(spool.counts), generated, removed)
         self._spool = spool
         self._sources = spool.sources
         self._superseded = {key: self._find_superseded(table) for key, table in self._loaded.items()}
@@ -85,7 +96,7 @@ class SpillingLoad(KeyCheckedLoad):
         if self._mode == "overwrite":
             if pin.rows + inserted:
                 self._write_indexed(table, tables.stage_overwrite(pin, self._stored_rows(table), schema))
-        elif inserted:
+        elif inserted or len(replaced):
             self._write_indexed(table, tables.stage_rows(pin, self._stored_rows(table), schema, replaced))
         return affected
 

@@ -28,8 +28,10 @@ from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.row_rules import broken_rows, row_violations
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.rules.violations import RowOrigins, Violations, raise_violations
+from omnigraph.sources.operation_columns import operation_fields
 from omnigraph.sources.rejects import OnReject, Reject
 from omnigraph.sources.row_batch import PLACE, SOURCE, InputBatch
+from omnigraph.sources.row_operations import OPERATION, Operation
 
 _ORIGIN = (pa.field(PLACE, pa.int64()), pa.field(SOURCE, pa.int32()))
 
@@ -62,9 +64,12 @@ class Spool:
     Every table that the input names is present, also without rows.
     """
 
-    def __init__(self, catalog: Catalog, limits: LoadLimits, ingress: BlobIngress) -> None:
+    def __init__(
+        self, catalog: Catalog, limits: LoadLimits, ingress: BlobIngress, *, has_operations: bool = False
+    ) -> None:
         self.catalog = catalog
         self.limits = limits
+        self.has_operations = has_operations
         self._ingress = ingress
         self.violations = Violations()
         self.rejected = 0
@@ -87,14 +92,16 @@ class Spool:
         progress: Progress | None = None,
         collect_violations: bool = False,
         ingress: BlobIngress | None = None,
+        has_operations: bool = False,
     ) -> Spool:
         """Read an input, generate missing ids, and check the row rules and the external URIs of Blob values.
 
         A row that breaks a rule is passed to `on_reject` and left out. Without `on_reject` the input is read to
         its end and `ConstraintViolation` is raised; with `collect_violations` they are in `violations` instead.
-        After an error no file remains.
+        With `has_operations` the rows have the columns of `operation_columns`; patches may lack required values,
+        and deletes are not checked. After an error no file remains.
         """
-        spool = cls(catalog, limits or LoadLimits(), ingress or BlobIngress())
+        spool = cls(catalog, limits or LoadLimits(), ingress or BlobIngress(), has_operations=has_operations)
         began = time.monotonic()
         try:
             spool._read(batches, on_reject, progress)
@@ -116,10 +123,7 @@ class Spool:
 
     def close(self) -> None:
         """Delete the files. Idempotent."""
-        for rows in self._tables.values():
-            if rows.writer is not None:
-                rows.writer.close()
-                rows.writer = None
+        self.finish()
         if self._directory is not None:
             self._directory.cleanup()
             self._directory = None
@@ -140,6 +144,10 @@ class Spool:
     def generated_ids(self) -> frozenset[str]:
         """The tables whose ids were all generated here, so that no two can be equal."""
         return frozenset(key for key, rows in self._tables.items() if rows.generated_ids)
+
+    def schema(self, key: str) -> pa.Schema:
+        """Return the columns of the rows of a table."""
+        return self._tables[key].schema
 
     def table(self, key: str) -> pa.Table:
         """Return all rows of a table, with the columns of their origin."""
@@ -164,6 +172,7 @@ class Spool:
         for key in self.counts:
             table = self.catalog.tables[key]
             columns = [item.name for item in table.columns if item.name != "id"]
+            columns += [item.name for item in self._operation_fields(table)]
             digest.update(key.encode())
             for batch in self.batches(key, columns):
                 digest.update(batch.serialize())
@@ -191,22 +200,20 @@ class Spool:
                 self._tables[batch.key].generated_ids &= part["id"].null_count == part.num_rows
                 rows = _with_ids(part, ids).to_batches()[0]
                 if on_reject is None:
-                    of_part = row_violations(
-                        table,
-                        entity_of(self.catalog, table),
-                        pa.Table.from_batches([rows]),
-                        origins,
-                        self._ingress.policy,
-                    )
-                    violations = Violations.merge([violations, of_part])
+                    violations = Violations.merge([violations, *self._violations(table, rows, origins)])
                 else:
                     rows, origins = self._reject_rows(table, part, rows, origins, on_reject)
                 if not violations and rows.num_rows:
                     self._ingress.probe_rows(table, rows)
-                    self._add(batch.key, _typed(table, rows, origins, source))
+                    schema = self._tables[batch.key].schema
+                    self.add(batch.key, _typed(schema, rows, origins, source))
                 if progress is not None:
                     progress("read", self._rows)
         self.violations = violations
+        self.finish()
+
+    def finish(self) -> None:
+        """End the writing of rows, which can be read then."""
         for table_rows in self._tables.values():
             if table_rows.writer is not None:
                 table_rows.writer.close()
@@ -217,8 +224,52 @@ class Spool:
         if table is None:
             raise NotFound(f"unknown type '{key}'", details={"table_key": key})
         if key not in self._tables:
-            self._tables[key] = _Rows(pa.schema([*logical_schema(table), *_ORIGIN]))
+            fields = [*logical_schema(table), *self._operation_fields(table), *_ORIGIN]
+            self._tables[key] = _Rows(pa.schema(fields))
         return table
+
+    def _operation_fields(self, table: Table) -> list[pa.Field]:
+        return operation_fields(table) if self.has_operations else []
+
+    def _violations(self, table: Table, rows: pa.RecordBatch, origins: RowOrigins) -> Iterator[Violations]:
+        """Yield the violations of the row rules."""
+        entity = entity_of(self.catalog, table)
+        for positions, is_partial in self._checked_rows(rows):
+            part, places = rows, origins
+            if positions is not None:
+                part = rows.take(pa.array(positions))
+                places = RowOrigins(origins.places.take(pa.array(positions)), origins.source)
+            yield row_violations(
+                table,
+                entity,
+                pa.Table.from_batches([part]),
+                places,
+                self._ingress.policy,
+                is_partial=is_partial,
+            )
+
+    def _broken_rows(self, table: Table, rows: pa.RecordBatch) -> dict[int, list[str]]:
+        """Return the messages of every row that breaks a rule, by position in the batch."""
+        entity = entity_of(self.catalog, table)
+        broken: dict[int, list[str]] = {}
+        for positions, is_partial in self._checked_rows(rows):
+            part = rows if positions is None else rows.take(pa.array(positions))
+            found = broken_rows(table, entity, part, self._ingress.policy, is_partial=is_partial)
+            for position, messages in found.items():
+                broken[position if positions is None else int(positions[position])] = messages
+        return dict(sorted(broken.items()))
+
+    def _checked_rows(self, rows: pa.RecordBatch) -> Iterator[tuple[np.ndarray[Any, Any] | None, bool]]:
+        """Yield the positions of the rows to check, None for all, and whether they may lack required values."""
+        if not self.has_operations:
+            yield None, False
+            return
+        codes = rows.column(OPERATION).to_numpy()
+        for chosen, is_partial in ((codes <= Operation.REPLACE, False), (codes == Operation.PATCH, True)):
+            if chosen.all():
+                yield None, is_partial
+            elif chosen.any():
+                yield np.flatnonzero(chosen), is_partial
 
     def _source_number(self, name: str | None) -> int:
         if name not in self.sources:
@@ -233,7 +284,7 @@ class Spool:
         `read` has the rows as they were read, without generated ids.
         """
         entity = entity_of(self.catalog, table)
-        broken = broken_rows(table, entity, rows, self._ingress.policy)
+        broken = self._broken_rows(table, rows)
         if not broken:
             return rows, origins
         positions = np.fromiter(broken, np.int64, len(broken))
@@ -250,7 +301,12 @@ class Spool:
 
     # --- storing the rows --------------------------------------------------------------------------------
 
-    def _add(self, key: str, batch: pa.RecordBatch) -> None:
+    def name_table(self, key: str) -> None:
+        """Add a table that may get no rows."""
+        self._open(key)
+
+    def add(self, key: str, batch: pa.RecordBatch) -> None:
+        """Add rows to a table in its schema, without checks."""
         rows = self._tables[key]
         rows.count += batch.num_rows
         self._rows += batch.num_rows
@@ -292,14 +348,14 @@ def _with_ids(rows: pa.Table, generator: IdGenerator) -> pa.Table:
     return rows.set_column(position, "id", generator.fill_nulls(ids))
 
 
-def _typed(table: Table, rows: pa.RecordBatch, origins: RowOrigins, source: int) -> pa.RecordBatch:
+def _typed(schema: pa.Schema, rows: pa.RecordBatch, origins: RowOrigins, source: int) -> pa.RecordBatch:
     """Return rows in the schema of the spool. The row rules have checked that every value fits its type."""
-    schema = logical_schema(table)
-    rows = rows.select(schema.names)
-    rows = rows if rows.schema.equals(schema) else rows.cast(schema)
+    own = pa.schema(list(schema)[: -len(_ORIGIN)])
+    rows = rows.select(own.names)
+    rows = rows if rows.schema.equals(own) else rows.cast(own)
     places = origins.places.cast(pa.int64())
     sources = pa.array(np.full(rows.num_rows, source, np.int32))
-    return pa.RecordBatch.from_arrays([*rows.columns, places, sources], schema=pa.schema([*schema, *_ORIGIN]))
+    return pa.RecordBatch.from_arrays([*rows.columns, places, sources], schema=schema)
 
 
 def _records(table: Table, rows: pa.Table, derived: bool) -> list[dict[str, Any]]:

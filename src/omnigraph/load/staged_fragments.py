@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -24,7 +24,7 @@ from omnigraph.load.keys import empty_committed_keys, empty_keys, key_columns
 from omnigraph.load.load_strategy import RecordOrigin
 from omnigraph.load.split_staging import SPLIT_SHIFT, IndexTask, SplitReport, WrittenTable
 from omnigraph.rules import set_queries as queries
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.store.tables.index_segments import BuiltSegment
 from omnigraph.store.tables.table_fragments import list_fragments
@@ -40,11 +40,15 @@ _MAX_SEGMENTS = 16
 
 @dataclass(frozen=True)
 class WrittenInput:
-    """The reports of all splits in input order, and the tables that the input names, also those without rows."""
+    """The reports of all splits in input order, and the tables that the input names, also those without rows.
+
+    `removed` are committed rows to delete, if the operations of the load have been resolved to them.
+    """
 
     scratch: ScratchFolder
     reports: Sequence[SplitReport]
     named: Sequence[str] = ()
+    removed: Mapping[str, pa.Table] | None = None
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -86,12 +90,14 @@ class FragmentLoad(KeyCheckedLoad, ABC):
     def __init__(
         self,
         transaction: Transaction,
-        mode: LoadMode,
+        mode: WriteMode,
         keys: KeyTables,
         written: WrittenInput,
         build_segments: BuildSegments,
     ) -> None:
-        super().__init__(transaction, mode, keys, list(written.counts), written.generated_ids)
+        super().__init__(
+            transaction, mode, keys, list(written.counts), written.generated_ids, written.removed
+        )
         self._written = written
         self._build_segments = build_segments
         preceding = preceding_lines(written.reports)
@@ -175,7 +181,7 @@ class FragmentLoad(KeyCheckedLoad, ABC):
         written = list(self._written.written(table.key))
         inserted = self._written.counts[table.key] - self.superseded[table.key]
         affected, replaced = self._affected(table, inserted)
-        if not dry_run and (inserted or (self._mode == "overwrite" and pin.rows)):
+        if not dry_run and (inserted or len(replaced) or (self._mode == "overwrite" and pin.rows)):
             staged = tables.stage_fragments(
                 pin,
                 [fragment for item in written for fragment in item.fragments],
@@ -211,7 +217,7 @@ class LocallyCheckedLoad(FragmentLoad):
     def __init__(
         self,
         transaction: Transaction,
-        mode: LoadMode,
+        mode: WriteMode,
         keys: Workspace,
         written: WrittenInput,
         build_segments: BuildSegments,
@@ -236,7 +242,7 @@ class TaskCheckedLoad(FragmentLoad):
     def __init__(
         self,
         transaction: Transaction,
-        mode: LoadMode,
+        mode: WriteMode,
         keys: TaskKeys,
         written: WrittenInput,
         build_segments: BuildSegments,
@@ -251,7 +257,8 @@ class TaskCheckedLoad(FragmentLoad):
     def _fill_committed_table(self, table: Table, columns: Sequence[str]) -> None:
         pin = self._transaction.base.pin(table.key)
         fragments = [(item.id, item.rows) for item in list_fragments(self._transaction.base.tables, pin)]
-        read = CommittedKeyReader(self._written.scratch, pin, table, tuple(columns))
+        removed = self._removed_ids(table)
+        read = CommittedKeyReader(self._written.scratch, pin, table, tuple(columns), removed)
         schema = empty_committed_keys(table, columns).schema
         self._gather(queries.committed_keys(table.id), schema, fragments, read)
 

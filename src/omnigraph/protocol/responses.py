@@ -279,7 +279,11 @@ class LoadWarningsOutput(ResponseModel):
 
 
 class GraphBatchLoadOutput(ResponseModel):
-    """Result of a load. `nodes` and `edges` list the types in the input, sorted by name."""
+    """Result of a load. `nodes` and `edges` list the types in the input, sorted by name.
+
+    A load with operations has the rows inserted, updated and deleted per type in `affected`, and the input rows
+    that were superseded, unchanged or absent in `skipped`.
+    """
 
     branch: str
     base_branch: str | None = None
@@ -291,6 +295,8 @@ class GraphBatchLoadOutput(ResponseModel):
     actor_id: str | None = None
     commit: CommitOutput | None = None
     warnings: LoadWarningsOutput | None = None
+    affected: dict[str, dict[str, int]] | None = None
+    skipped: dict[str, dict[str, int]] | None = None
 
 
 class IngestOutput(GraphBatchLoadOutput):

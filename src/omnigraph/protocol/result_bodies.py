@@ -76,7 +76,7 @@ def load_body(receipt: LoadReceipt, uri: str | None, base: str | None, actor: st
     """Return the body of the result of a load.
 
     Without `uri` that member is left out. `warnings` is present if a permissive load stored values as null or
-    dropped fields.
+    dropped fields; `affected` and `skipped` are present for a load with operations.
     """
     return {
         **({} if uri is None else {"uri": uri}),
@@ -90,7 +90,15 @@ def load_body(receipt: LoadReceipt, uri: str | None, base: str | None, actor: st
         "actor_id": actor,
         "commit": None if receipt.commit is None else commit_body(receipt.commit),
         **({"warnings": warnings_body(receipt.warnings)} if receipt.warnings.total else {}),
+        **_operation_counts(receipt),
     }
+
+
+def _operation_counts(receipt: LoadReceipt) -> dict[str, Any]:
+    if not receipt.skipped:
+        return {}
+    counts = {"affected": receipt.affected, "skipped": receipt.skipped}
+    return {member: {name: dict(item) for name, item in of.items()} for member, of in counts.items()}
 
 
 def warnings_body(warnings: InputWarnings) -> dict[str, Any]:

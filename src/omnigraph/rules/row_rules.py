@@ -41,20 +41,24 @@ def row_violations(
     rows: pa.Table,
     origins: RowOrigins | None = None,
     external_blobs: ExternalBlobPolicy | None = None,
+    *,
+    is_partial: bool = False,
 ) -> Violations:
     """Check required values, enums, vectors, list elements, ``@range`` and ``@check``.
 
     `rows` are by logical column; a missing column is null in every row. With `origins` the violations name the
     place of their row. `external_blobs` is the policy for the external URIs of new rows; rows that the graph
     already has are not checked against it. A column whose values cannot be converted to its type raises
-    `InvalidInput`.
+    `InvalidInput`. Rows that are `is_partial` may lack required values.
     """
 
     def of_batches() -> Iterator[Violations]:
         first = 0
         for batch in rows.to_batches():
             places = None if origins is None else origins.slice(first, batch.num_rows)
-            yield from _batch_violations(table, entity, batch, places, external_blobs=external_blobs)
+            yield from _batch_violations(
+                table, entity, batch, places, external_blobs=external_blobs, is_partial=is_partial
+            )
             first += batch.num_rows
 
     return Violations.merge(of_batches())
@@ -65,11 +69,16 @@ def broken_rows(
     entity: NodeType | EdgeType,
     batch: pa.RecordBatch,
     external_blobs: ExternalBlobPolicy | None = None,
+    *,
+    is_partial: bool = False,
 ) -> dict[int, list[str]]:
     """Return the messages of every row that breaks a rule, by position in the batch."""
     positions = RowOrigins(pa.array(np.arange(batch.num_rows)))
     messages: dict[int, list[str]] = {}
-    for violations in _batch_violations(table, entity, batch, positions, batch.num_rows, external_blobs):
+    found = _batch_violations(
+        table, entity, batch, positions, batch.num_rows, external_blobs, is_partial=is_partial
+    )
+    for violations in found:
         for item in violations:
             messages.setdefault(item.details["line"], []).append(item.message)
     return {position: sorted(messages[position]) for position in sorted(messages)}
@@ -82,10 +91,12 @@ def _batch_violations(
     origins: RowOrigins | None,
     limit: int = MAX_REPORTED,
     external_blobs: ExternalBlobPolicy | None = None,
+    *,
+    is_partial: bool = False,
 ) -> Iterator[Violations]:
     columns = {column.name: _column_rows(table, column, batch, origins, limit) for column in table.columns}
     for rows in columns.values():
-        if not rows.column.type.nullable:
+        if not rows.column.type.nullable and not is_partial:
             yield required(rows)
         if rows.column.type.is_enum:
             yield enum(rows)

@@ -17,7 +17,7 @@ from functools import cache
 from sqlglot import exp
 from sqlglot.expressions import Condition, Select, alias_, and_, column, condition, func, not_, select, table_
 
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.violations import MAX_REPORTED
 
 # Columns of key tables: the position of a record in the input of its table, its line or row, the number of its
@@ -45,6 +45,11 @@ def new_keys(table: int) -> str:
 def committed_keys(table: int) -> str:
     """Return the name of the table with the keys of committed rows."""
     return f"committed_{table}"
+
+
+def vacated_sources(table: int) -> str:
+    """Return the name of the table with the sources of deleted edges."""
+    return f"vacated_{table}"
 
 
 def _first_violations(violations: Select) -> Select:
@@ -228,12 +233,18 @@ def _ends(edges: exp.Table, end: str, nodes: Sequence[str]) -> Select:
 
 @cache
 def cardinality_violations(
-    edge: int, mode: LoadMode, replaced: int | None, least: int, most: int | None
+    edge: int,
+    mode: WriteMode,
+    replaced: int | None,
+    least: int,
+    most: int | None,
+    *,
+    has_vacated: bool = False,
 ) -> Select:
     """Select the sources whose edges the load changes and whose number of edges is then outside the bounds.
 
     `replaced` is the table of the sources when an overwrite replaces it too: a source that it removes may have no
-    edges.
+    edges. With `has_vacated` the sources of deleted edges are in a table of their own.
     """
     changed: exp.Query = _counted(_new(edge), 1)
     if mode == "merge":
@@ -244,6 +255,9 @@ def cardinality_violations(
         if replaced is not None:
             before = before.where(_has(new_keys(replaced), column("src", "a")))
         changed = changed.union(before, distinct=False)
+    if has_vacated:
+        gone = _counted(table_(vacated_sources(edge), alias="a"), 0)
+        changed = changed.union(gone, distinct=False)
     everything = changed
     if mode != "overwrite":
         names = select(column("src")).distinct().from_(changed.subquery("sources"))

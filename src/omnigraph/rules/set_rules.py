@@ -22,7 +22,7 @@ from omnigraph.errors import NotFound
 from omnigraph.lang.schema import EdgeType, NodeType
 from omnigraph.lang.types import STRING, PropType
 from omnigraph.rules.delta import RowLookup, TableDelta
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.violations import Violation, Violations, value_text, violations_at
 
 Deltas = Mapping[str, TableDelta]
@@ -128,7 +128,7 @@ def duplicate_violation(
     return Violation("unique", table.key, message, this, name, value, details)
 
 
-def edge_key_hint(catalog: Catalog, mode: LoadMode, violation: Violation) -> str | None:
+def edge_key_hint(catalog: Catalog, mode: WriteMode, violation: Violation) -> str | None:
     """Return the hint for a merge of edges without a key, which add edges where a key would replace them."""
     table = catalog.tables[violation.table_key]
     if mode != "merge" or violation.rule != "unique" or table.kind != "edge":
@@ -146,7 +146,7 @@ def record_identity(entity: NodeType | EdgeType) -> tuple[str, ...]:
     return ("id",) if entity.key is None else entity.key
 
 
-def supersedes(mode: LoadMode, entity: NodeType | EdgeType) -> bool:
+def supersedes(mode: WriteMode, entity: NodeType | EdgeType) -> bool:
     """Return whether a later record of a load replaces an earlier one with the same id.
 
     A merge of a type without a key takes the last record. Two records with one key are a violation.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog, Column, Table
@@ -26,7 +27,18 @@ from omnigraph.sources.json.json_values import (
     mismatch_error,
     value_converter,
 )
+from omnigraph.sources.operation_columns import OperationColumns, change_schema
 from omnigraph.sources.row_batch import BATCH_ROWS, InputBatch
+from omnigraph.sources.row_operations import (
+    GIVEN,
+    OPERATION,
+    ORDER,
+    Operation,
+    RowOperations,
+    needs_complete_row,
+    order_key,
+    order_keys,
+)
 from omnigraph.sources.table_values import cast_hint
 
 ONE_OBJECT_PER_LINE = (
@@ -49,9 +61,10 @@ class RecordConverter:
     columns: Mapping[str, Column]
     converters: Mapping[str, Callable[[Any], Any]]
     required: frozenset[str]
+    operations: RowOperations | None = None
 
     @classmethod
-    def of(cls, catalog: Catalog, table: Table) -> RecordConverter:
+    def of(cls, catalog: Catalog, table: Table, operations: RowOperations | None = None) -> RecordConverter:
         """Return the converter of a table."""
         properties = {column.name: column for column in table.columns if column.property_id is not None}
         return cls(
@@ -60,10 +73,14 @@ class RecordConverter:
             properties,
             {name: value_converter(column) for name, column in properties.items()},
             frozenset(name for name, column in properties.items() if not column.type.nullable),
+            operations,
         )
 
-    def row(self, data: Mapping[str, Any]) -> Row:
-        """Return the converted values of the ``data`` of a record, including its ``id``, without nulls."""
+    def row(self, data: Mapping[str, Any], *, is_partial: bool = False) -> Row:
+        """Return the converted values of the ``data`` of a record, including its ``id``, without nulls.
+
+        Unless it `is_partial`, all required values must be there.
+        """
         row: Row = {}
         try:
             for name, value in data.items():
@@ -75,7 +92,8 @@ class RecordConverter:
                     if converted is MISMATCH:
                         raise mismatch_error(self.columns[name], value, cast_hint(self.columns[name], value))
                     row[name] = converted
-            self.check_complete(row)
+            if not is_partial:
+                self.check_complete(row)
         except InvalidInput as error:
             raise self._with_type(error) from error
         return row
@@ -145,9 +163,22 @@ class RecordConverter:
             column.name: build_array(column, [row.get(column.name) for row in rows])
             for column in self.table.columns
         }
+        if self.operations is not None:
+            return self._build_changes(arrays, rows)
         if self.key is not None:
             arrays["id"] = derive_ids(self.key, arrays)
         return pa.Table.from_arrays(list(arrays.values()), schema=logical_schema(self.table))
+
+    def _build_changes(self, arrays: Mapping[str, pa.Array], rows: Sequence[Row]) -> pa.Table:
+        """Build the columns of rows with operations; their ids are derived already."""
+        names = [column.name for column in self.table.columns]
+        codes = np.array([row[OPERATION] for row in rows], np.int8)
+        given = np.array([[name in row[GIVEN] for name in names] for row in rows], bool)
+        given = given.reshape(len(rows), len(names))
+        given[codes <= Operation.REPLACE] = True
+        order = pa.array([row[ORDER] for row in rows], pa.string())
+        columns = OperationColumns(codes, given, order, {})
+        return pa.Table.from_arrays([*arrays.values(), *columns.arrays()], schema=change_schema(self.table))
 
 
 def wrong_id(key: TypeKey, explicit: str, derived: str) -> InvalidInput:
@@ -164,10 +195,14 @@ def _quoted(name: Any) -> str:
 
 
 class RecordConverters:
-    """The record converters of a catalog, by the type names in records."""
+    """The record converters of a catalog, by the type names in records.
 
-    def __init__(self, catalog: Catalog) -> None:
+    With `operations` each record has an operation: a field of the record, or of its ``data``.
+    """
+
+    def __init__(self, catalog: Catalog, operations: RowOperations | None = None) -> None:
         self.catalog = catalog
+        self.operations = operations
         self._by_key: dict[str, RecordConverter] = {}
         self._by_name: dict[tuple[str, str], RecordConverter] = {}
 
@@ -175,7 +210,7 @@ class RecordConverters:
         """Return the converter of a table."""
         known = self._by_key.get(table.key)
         if known is None:
-            known = self._by_key[table.key] = RecordConverter.of(self.catalog, table)
+            known = self._by_key[table.key] = RecordConverter.of(self.catalog, table, self.operations)
         return known
 
     def find(self, tag: str, name: str) -> RecordConverter | None:
@@ -205,8 +240,10 @@ class RecordConverters:
         tag = "type" if "type" in record else "edge"
         if tag not in record or ("edge" in record and tag == "type"):
             raise InvalidInput("graph batch record must contain exactly one of 'type' or 'edge'")
-        if not record.keys() <= RECORD_FIELDS[tag]:
-            _reject_field(next(name for name in record if name not in RECORD_FIELDS[tag]), tag)
+        fields = RECORD_FIELDS[tag]
+        fields = fields if self.operations is None else fields.union(self.operations.names)
+        if not record.keys() <= fields:
+            _reject_field(next(name for name in record if name not in fields), tag)
         name = _text(record, tag)
         found = self.find(tag, name)
         if found is None:
@@ -214,6 +251,8 @@ class RecordConverters:
         data = record.get("data", {})
         if not isinstance(data, dict):
             raise InvalidInput(f"graph batch field 'data' must be an object, got {display_value(data)}")
+        if self.operations is not None:
+            return found, _change(self.operations, found, record, data)
         endpoints = {}
         if tag == "edge":
             endpoints = {column: _text(record, end) for end, column in ENDPOINT_COLUMNS.items()}
@@ -221,6 +260,59 @@ class RecordConverters:
         row.update(endpoints)
         found.check_id(row)
         return found, row
+
+
+def _change(
+    operations: RowOperations, converter: RecordConverter, record: Mapping[str, Any], data: Mapping[str, Any]
+) -> Row:
+    """Return the row of a record with its operation, the columns that it gives, and its order."""
+    known = {name: record[name] if name in record else data.get(name) for name in operations.names}
+    operation = (
+        operations.default if operations.column is None else operations.parse(known[operations.column])
+    )
+    is_partial = not needs_complete_row(operation)
+    own = {name: value for name, value in data.items() if name not in known or name in converter.columns}
+    ends: Row = {}
+    if converter.table.kind == "edge":
+        given = {end: column for end, column in ENDPOINT_COLUMNS.items() if end in record or not is_partial}
+        ends = {column: _text(record, end) for end, column in given.items()}
+    row = {**converter.row(own, is_partial=is_partial), **ends}
+    _identify(converter, row, operation)
+    order = operations.order_by
+    key = None
+    if order is not None:
+        typed = order in converter.columns and order not in record
+        key = (
+            _typed_order(converter.columns[order], row.get(order))
+            if typed
+            else order_key(order, known[order])
+        )
+    # A row that is identified by its id does not change its key.
+    keys = () if converter.key is None else (column.name for column in converter.key.columns)
+    names = {*own, *ends, "id"}.difference(name for name in keys if name not in row)
+    return {**row, OPERATION: operation, GIVEN: names, ORDER: key}
+
+
+def _typed_order(column: Column, value: Any) -> str:
+    keys, errors = order_keys(column.name, build_array(column, [value]))
+    for error in errors.values():
+        raise error
+    key: str = keys[0].as_py()
+    return key
+
+
+def _identify(converter: RecordConverter, row: Row, operation: Operation) -> None:
+    """Derive the id of a row with a key. A patch or a delete may have its id instead of its key."""
+    key = converter.key
+    if key is None:
+        if operation is Operation.DELETE and "id" not in row:
+            raise InvalidInput(f"a delete of {converter.table.kind} '{converter.table.name}' needs its id")
+        return
+    if all(column.name in row for column in key.columns):
+        converter.check_id(row)
+        row["id"] = derive_id(key, row)
+    elif "id" not in row or any(column.name in row for column in key.columns):
+        raise InvalidInput(missing_key(key))
 
 
 def is_baseline(record: Any) -> bool:

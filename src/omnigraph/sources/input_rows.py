@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,6 +40,10 @@ class InputRows(Protocol):
 
     def column(self, path: str) -> InputColumn | None:
         """Return the values under a name or a dotted path; None when no row can have them."""
+        ...
+
+    def given(self, path: str) -> np.ndarray[Any, Any]:
+        """Return which rows have a value or a null under a name or a dotted path."""
         ...
 
     def record(self, position: int) -> Any:
@@ -81,6 +86,11 @@ class ArrowRows:
                 return InputColumn(values, {})
             raise InvalidInput(f"column '{head}' of type {values.type} has no members for '{path}'")
         return _resolve_path(path, values.to_pylist(), rest)
+
+    def given(self, path: str) -> np.ndarray[Any, Any]:
+        """Return whether the batch has the column, for each row."""
+        has = path in self._names or path.split(".")[0] in self._names
+        return np.full(self.count, has)
 
     def _values(self, name: str) -> pa.Array:
         field = self._batch.schema.field(name)
@@ -136,6 +146,11 @@ class DictRows:
             resolved = InputColumn(named, nested.errors)
         values = self._to_arrow(list(resolved.values))
         return InputColumn(values, resolved.errors, is_json=not self._is_typed)
+
+    def given(self, path: str) -> np.ndarray[Any, Any]:
+        """Return which rows have the name, or the first name of the path."""
+        head = path.split(".")[0]
+        return np.array([path in row or head in row for row in self._rows], bool)
 
     def _to_arrow(self, values: list[Any]) -> Values:
         # Arrow would convert values of different types to one of them.

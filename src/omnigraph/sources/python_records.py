@@ -15,6 +15,7 @@ from omnigraph.sources.graph_records import BatchBuilder, RecordConverter, Recor
 from omnigraph.sources.json.json_values import check_unicode, display_value
 from omnigraph.sources.rejects import OnReject, RejectHandler
 from omnigraph.sources.row_batch import InputBatch
+from omnigraph.sources.row_operations import RowOperations
 
 # Units of numpy times that are finer than the microseconds of Python.
 _BELOW_MICROSECONDS = frozenset({"ns", "ps", "fs", "as"})
@@ -26,12 +27,13 @@ def read_dicts(
     *,
     source: str | None = None,
     on_reject: OnReject | None = None,
+    operations: RowOperations | None = None,
 ) -> Iterator[InputBatch]:
     """Read records of the form of NDJSON lines, with the same strict rules; errors count records from 1.
 
     Besides JSON values they may contain dates, datetimes (naive ones are UTC), bytes for a Blob, and numpy values.
     """
-    converters = RecordConverters(catalog)
+    converters = RecordConverters(catalog, operations)
     rejects = RejectHandler("record", source, on_reject)
     builder = BatchBuilder(source)
     for place, record in enumerate(records, 1):

@@ -27,10 +27,17 @@ from omnigraph.sources.input_warnings import WarningCollector
 from omnigraph.sources.json.line_blocks import without_bom
 from omnigraph.sources.json.ndjson import read_ndjson
 from omnigraph.sources.json.permissive import read_permissive
-from omnigraph.sources.mapping.type_mapping import Format, LoadMapping, TypeMapping, effective_source
+from omnigraph.sources.mapping.type_mapping import (
+    Format,
+    LoadMapping,
+    TypeMapping,
+    effective_source,
+    with_operations,
+)
 from omnigraph.sources.python_records import read_dicts, read_rows
 from omnigraph.sources.rejects import OnReject
 from omnigraph.sources.row_batch import InputBatch
+from omnigraph.sources.row_operations import RowOperations
 from omnigraph.sources.table_reader import TableInput
 from omnigraph.sources.tabular import read_dict_rows, read_table, read_typed_rows
 from omnigraph.sources.typed_files import read_table_file
@@ -48,9 +55,11 @@ class _OpenOptions:
     mapping: LoadMapping | None = None
     warnings: WarningCollector | None = None
     csv_null: str = ""
+    operations: RowOperations | None = None
 
     def of_type(self, key: str) -> TypeMapping | None:
-        return None if self.mapping is None else self.mapping.types.get(key)
+        own = None if self.mapping is None else self.mapping.types.get(key)
+        return with_operations(key, own, self.operations)
 
 
 def open_source(
@@ -63,6 +72,7 @@ def open_source(
     mapping: LoadMapping | None = None,
     warnings: WarningCollector | None = None,
     csv_null: str = "",
+    operations: RowOperations | None = None,
 ) -> Iterator[InputBatch]:
     """Return the rows of a load source.
 
@@ -77,9 +87,11 @@ def open_source(
     With a `mapping` tables may have other columns, and the source None stands for the sources of the mapping. An
     unsupported source, a missing file and an unknown type raise at once, before the first row is read. `warnings`
     receives what the `permissive` reader leaves out. `csv_null` is the text of an unquoted CSV cell that means
-    null.
+    null. With `operations` the batches have the columns of `operation_columns.change_schema`.
     """
-    opening = _OpenOptions(catalog, permissive, on_reject, options or {}, mapping, warnings, csv_null)
+    opening = _OpenOptions(
+        catalog, permissive, on_reject, options or {}, mapping, warnings, csv_null, operations
+    )
     source = effective_source(source, mapping)
     if isinstance(source, Mapping):
         if {"type", "edge"} & source.keys():
@@ -95,7 +107,7 @@ def open_source(
     if table_of(source) is not None:
         raise InvalidInput("the type of the rows of a table is unknown", hint=f"pass {_BY_TYPE}")
     if isinstance(source, Iterable) and not isinstance(source, bytes | bytearray):
-        return read_dicts(source, catalog, on_reject=on_reject)
+        return read_dicts(source, catalog, on_reject=on_reject, operations=operations)
     raise InvalidInput(
         f"cannot load from {type(source).__name__}", hint=f"pass a path, records, or {_BY_TYPE}"
     )
@@ -133,7 +145,13 @@ def _read_records(stream: BinaryIO, name: Any, opening: _OpenOptions) -> Iterato
         return read_permissive(
             data, opening.catalog, source=source, on_reject=opening.on_reject, warnings=opening.warnings
         )
-    return read_ndjson(data, opening.catalog, source=source, on_reject=opening.on_reject)
+    return read_ndjson(
+        data,
+        opening.catalog,
+        source=source,
+        on_reject=opening.on_reject,
+        operations=opening.operations,
+    )
 
 
 def _is_stream(source: Any) -> bool:

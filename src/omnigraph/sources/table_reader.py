@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.columns import ENDPOINT_COLUMNS, logical_schema
 from omnigraph.catalog.key_arrays import derive_ids
-from omnigraph.catalog.keys import missing_key
+from omnigraph.catalog.keys import TypeKey, missing_key
 from omnigraph.errors import ErrorLocation, InvalidInput, NotFound
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.types import FLOATS
@@ -22,8 +23,10 @@ from omnigraph.sources.graph_records import RecordConverter, wrong_id
 from omnigraph.sources.input_rows import InputRows
 from omnigraph.sources.mapping.column_mapper import ColumnMapper, ConvertColumn
 from omnigraph.sources.mapping.type_mapping import TypeMapping
+from omnigraph.sources.operation_columns import OperationColumns, change_schema
 from omnigraph.sources.rejects import OnReject, RejectHandler, Unit
 from omnigraph.sources.row_batch import InputBatch
+from omnigraph.sources.row_operations import Operation, RowOperations, order_keys
 from omnigraph.sources.table_values import RowErrors, column_error
 
 
@@ -80,7 +83,8 @@ class TableReader:
         self.converter = RecordConverter.of(catalog, table)
         self.mapper = ColumnMapper(catalog, table, convert_column, mapping)
         self.rejects = RejectHandler(unit, source, on_reject, table.name)
-        self._schema = logical_schema(table)
+        has_operations = mapping is not None and mapping.operations is not None
+        self._schema = change_schema(table) if has_operations else logical_schema(table)
 
     @classmethod
     def of(cls, file: TableInput, unit: Unit, convert_column: ConvertColumn) -> TableReader:
@@ -124,15 +128,21 @@ class TableReader:
 
     def convert(self, rows: InputRows, invalid: RowErrors | None = None) -> ConvertedRows:
         """Convert rows to the columns of the type, derive ids, and collect the errors of single rows."""
+        operations = self.mapper.mapping.operations
+        changes: OperationColumns | None = None
         with self._located():
             arrays, conversion_errors = self.mapper.convert(rows)
+            if operations is not None:
+                changes = _read_operations(operations, self, rows, arrays)
         errors = {
             **self._key_errors(arrays),
-            **self._missing_values(arrays),
+            **self._missing_values(arrays, changes),
             **conversion_errors,
+            **({} if changes is None else changes.errors),
             **(invalid or {}),
         }
-        table = pa.Table.from_arrays(list(arrays.values()), schema=self._schema)
+        columns = [*arrays.values(), *(() if changes is None else changes.arrays())]
+        table = pa.Table.from_arrays(columns, schema=self._schema)
         positions = np.arange(rows.count)
         if errors:
             positions = np.delete(positions, list(errors))
@@ -169,9 +179,13 @@ class TableReader:
         for item in ordered:
             self.rejects.reject(item.place, item.error, item.record)
 
-    def _missing_values(self, arrays: Mapping[str, pa.Array]) -> RowErrors:
-        """Return the errors of rows without a key value, an endpoint or a required property."""
+    def _missing_values(self, arrays: Mapping[str, pa.Array], changes: OperationColumns | None) -> RowErrors:
+        """Return the errors of rows without a key value, an endpoint or a required property.
+
+        A patch or a delete needs its key or its id only.
+        """
         converter = self.converter
+        complete = None if changes is None else changes.is_complete
         keys = () if converter.key is None else tuple(item.name for item in converter.key.columns)
         endpoints = ENDPOINT_COLUMNS.values() if converter.table.kind == "edge" else ()
         errors: RowErrors = {}
@@ -185,16 +199,36 @@ class TableReader:
             else:
                 error = InvalidInput(f"non-nullable property '{name}' has null or invalid values")
             is_null = arrays[name].is_null().to_numpy(zero_copy_only=False)
-            for position in np.flatnonzero(is_null).tolist():
+            for position in np.flatnonzero(is_null if complete is None else is_null & complete).tolist():
                 errors.setdefault(position, error)
+        if changes is not None:
+            errors.update(self._missing_identities(arrays, changes, keys))
         return errors
+
+    def _missing_identities(
+        self, arrays: Mapping[str, pa.Array], changes: OperationColumns, keys: Sequence[str]
+    ) -> RowErrors:
+        """Return the errors of patches and deletes that do not identify their row."""
+        without_id = arrays["id"].is_null().to_numpy(zero_copy_only=False) & ~changes.is_complete
+        if self.converter.key is None:
+            unknown = without_id & (changes.operations == Operation.DELETE)
+            error = InvalidInput(
+                f"a delete of {self.converter.table.kind} '{self.converter.table.name}' needs its id"
+            )
+        else:
+            # Part of a key would change the key of the row with this id.
+            absent = [arrays[name].is_null().to_numpy(zero_copy_only=False) for name in keys]
+            incomplete = np.logical_or.reduce(absent) & ~changes.is_complete
+            unknown = incomplete & (without_id | ~np.logical_and.reduce(absent))
+            error = InvalidInput(missing_key(self.converter.key))
+        return {int(position): error for position in np.flatnonzero(unknown)}
 
     def _key_errors(self, arrays: Mapping[str, pa.Array]) -> RowErrors:
         """Return the errors of rows with NaN or infinity in the key, from which no id can be derived."""
         errors: RowErrors = {}
         for column in () if self.converter.key is None else self.converter.key.columns:
             if column.type.scalar in FLOATS:
-                numbers = arrays[column.name].to_numpy(zero_copy_only=False)
+                numbers = pc.fill_null(arrays[column.name], 0).to_numpy(zero_copy_only=False)
                 error = InvalidInput(f"key property '{column.name}' must be a finite {column.type}")
                 for position in np.flatnonzero(~np.isfinite(numbers)).tolist():
                     errors.setdefault(position, error)
@@ -205,8 +239,8 @@ class TableReader:
         rows, positions, key = converted.rows, converted.positions, self.converter.key
         if key is None or not rows.num_rows:
             return converted
-        derived = derive_ids(key, rows)
         ids = rows["id"].combine_chunks()
+        derived = self._derive_ids(key, rows, ids)
         rows = rows.set_column(0, self._schema.field(0), derived)
         differs = pc.fill_null(pc.not_equal(ids, derived), False).to_numpy(zero_copy_only=False)
         if not differs.any():
@@ -218,6 +252,15 @@ class TableReader:
         valid = rows.filter(pa.array(~differs))
         return ConvertedRows(valid, positions[~differs], {**converted.errors, **errors})
 
+    def _derive_ids(self, key: TypeKey, rows: pa.Table, ids: pa.Array) -> pa.Array:
+        """Return the derived ids. A patch or a delete without the key has its explicit id."""
+        if self.mapper.mapping.operations is None:
+            return derive_ids(key, rows)
+        valid = reduce(pc.and_, (rows[item.name].is_valid() for item in key.columns)).combine_chunks()
+        if valid.true_count == len(valid):
+            return derive_ids(key, rows)
+        return pc.replace_with_mask(ids, valid, derive_ids(key, rows.filter(valid)))
+
 
 def _with_count(first: RowError, others: int) -> RowError:
     error = first.error
@@ -226,3 +269,36 @@ def _with_count(first: RowError, others: int) -> RowError:
         f"{error.reason} {more}", details=error.details, hint=error.hint, location=error.location
     )
     return RowError(first.place, counted, first.record)
+
+
+def _read_operations(
+    operations: RowOperations, reader: TableReader, rows: InputRows, arrays: dict[str, pa.Array]
+) -> OperationColumns:
+    """Return the operations of rows with the typed columns `arrays`. Inserts and replacements give every column."""
+    codes: np.ndarray[Any, Any] = np.full(rows.count, operations.default, np.int8)
+    errors: RowErrors = {}
+    if operations.column is not None:
+        codes, errors = operations.parse_column(_values(operations.column, rows))
+    order = pa.nulls(rows.count, pa.string())
+    if operations.order_by is not None:
+        typed = arrays.get(operations.order_by)
+        order, order_errors = order_keys(
+            operations.order_by, _values(operations.order_by, rows) if typed is None else typed
+        )
+        errors = {**order_errors, **errors}
+    given = reader.mapper.given(rows)
+    # A row that is identified by its id does not change its key.
+    for position, column in enumerate(reader.converter.table.columns):
+        if reader.converter.key is not None and column in reader.converter.key.columns:
+            given[:, position] &= arrays[column.name].is_valid().to_numpy(zero_copy_only=False)
+        if column.name == "id":
+            given[:, position] = True
+    given[codes <= Operation.REPLACE] = True
+    return OperationColumns(codes, given, order, errors)
+
+
+def _values(name: str, rows: InputRows) -> Any:
+    found = rows.column(name)
+    if found is None:
+        raise InvalidInput(f"missing column '{name}', which has the operation or the order of the rows")
+    return found.values

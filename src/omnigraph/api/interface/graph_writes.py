@@ -79,6 +79,9 @@ class GraphWrites(ABC):
         dry_run: bool = False,
         mapping: str | Path | Mapping[str, Any] | None = None,
         csv_null: str = "",
+        op_column: str | None = None,
+        order_by: str | None = None,
+        require_existing: bool = False,
     ) -> LoadReceipt:
         """Load records as one commit.
 
@@ -93,8 +96,17 @@ class GraphWrites(ABC):
         JSON file, or its content.
 
         ``append`` inserts rows and refuses ids that exist. ``merge`` replaces whole rows by id; two records of one
-        key are refused, and of several records with one explicit id the last counts. ``overwrite`` replaces all
-        rows of the types in the input. The whole input is validated before anything is committed. With `rejects`,
+        key are refused, and of several records with one explicit id the last counts. ``patch`` updates or inserts
+        rows by id; columns and fields that the input does not give stay as they are. ``delete`` removes rows by key
+        or id, and the edges of removed nodes; rows that do not exist are counted, or refused with
+        `require_existing`. ``overwrite`` replaces all rows of the types in the input.
+
+        `op_column` names a column, or a field of graph records, with the operation of each row: ``I`` and ``U``, or
+        ``c``, ``u`` and ``r`` of Debezium, do what the mode ``merge`` or ``patch`` says, ``D`` or ``d`` deletes.
+        `order_by` names a column with the order of the rows: of several rows of one key the newest applies last. If
+        it is a property, a row that is older than the stored one has no effect.
+
+        The whole input is validated before anything is committed. With `rejects`,
         invalid records are written there and left out. With `create_from`, a missing branch is created from that
         branch first. `csv_null` is the text of an unquoted CSV cell that means null.
 
@@ -117,6 +129,8 @@ class GraphWrites(ABC):
         ({'City': 2}, 'load')
         >>> g.load({"City": [{"name": "Bern", "inhabitants": 134_000}]}, mode="merge").affected
         {'City': {'inserted': 0, 'updated': 1, 'deleted': 0}}
+        >>> g.load({"City": [{"name": "Rome", "op": "D"}]}, mode="merge", op_column="op").affected
+        {'City': {'inserted': 0, 'updated': 0, 'deleted': 1}}
         """
         request = LoadRequest(
             source=source,
@@ -135,6 +149,9 @@ class GraphWrites(ABC):
             dry_run=dry_run,
             mapping=mapping,
             csv_null=require_text("csv_null", csv_null),
+            op_column=check_text("op_column", op_column),
+            order_by=check_text("order_by", order_by),
+            require_existing=require_existing,
         )
         check_load(request)
         return self._load(request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -71,6 +72,7 @@ def run_load(repository: Repository, request: LoadRequest, authorizer: Authorize
         engine="spark" if on_spark else "local",
         dry_run=request.dry_run,
         warnings=warnings.collected(),
+        skipped=by_type_name(result.skipped),
     )
 
 
@@ -78,6 +80,7 @@ def _load_locally(
     repository: Repository, request: LoadRequest, reject: OnReject | None, warnings: WarningCollector
 ) -> WriteResult[LoadResult]:
     from omnigraph.load.load import prepare_load
+    from omnigraph.load.resolve import OperationRules
     from omnigraph.load.spool import Spool
     from omnigraph.rules.blob_ingress import BlobIngress
     from omnigraph.sources.invalid_records import InvalidRecordCollector
@@ -94,10 +97,17 @@ def _load_locally(
         mapping=request.mapping,
         warnings=warnings,
         csv_null=request.csv_null,
+        operations=request.operations,
     )
+    rules = OperationRules(request.order_by, request.require_existing)
     ingress = BlobIngress(request.external_blobs, repository.objects.options)
     with Spool.from_batches(
-        invalid.checked(batches), catalog, on_reject=reject, progress=request.progress, ingress=ingress
+        invalid.checked(batches),
+        catalog,
+        on_reject=reject,
+        progress=request.progress,
+        ingress=ingress,
+        has_operations=request.operations is not None,
     ) as spool:
         content = "" if request.idempotency_key is None else spool.digest()
         write = _write_request(request, content, bulk=spool.is_bulk and not request.dry_run)
@@ -105,7 +115,12 @@ def _load_locally(
             request.base,
             write,
             lambda transaction: prepare_load(
-                transaction, spool, request.mode, progress=request.progress, dry_run=request.dry_run
+                transaction,
+                spool,
+                request.write_mode,
+                rules=rules,
+                progress=request.progress,
+                dry_run=request.dry_run,
             ),
         )
 
@@ -135,12 +150,17 @@ def _chooses_spark(repository: Repository, request: LoadRequest, size: int | Non
     spark_only = is_spark_source(request.source)
     if spark_only and request.engine == "local":
         raise InvalidInput("only Spark loads Spark DataFrames and tables", hint="use engine='spark'")
-    large = files and not request.permissive and (size or 0) >= SPARK_BYTES
+    large = files and not request.permissive and (size or 0) >= SPARK_BYTES and request.operations is None
     on_spark = wants_spark(
         "spark" if spark_only else request.engine,
         in_memory=repository.location.scheme == "memory",
         large=large,
     )
+    if on_spark and request.operations is not None:
+        raise InvalidInput(
+            "Spark appends, merges and overwrites whole rows",
+            hint="use engine='local' for patches and deletes",
+        )
     if on_spark and (request.permissive or not (files or spark_only)):
         raise InvalidInput(
             "Spark loads files of graph records, or files and DataFrames per type",
@@ -187,11 +207,18 @@ def _write_request(request: LoadRequest, content: str, *, bulk: bool) -> WriteRe
         expected_head=request.if_commit,
         # A dry run must not use the key up.
         idempotency_key=None if request.dry_run else request.idempotency_key,
-        request=f"load\0{request.mode}\0{content}",
+        request=_request_text(request, content),
         bulk=bulk,
         alone=request.run is not None,
         run=None if request.dry_run else request.run,
     )
+
+
+def _request_text(request: LoadRequest, content: str) -> str:
+    """Return what a repeated call with the same idempotency key must have in common with the first."""
+    text = f"load\0{request.mode}\0{content}"
+    extra = [request.op_column, request.order_by, request.require_existing]
+    return f"{text}\0{json.dumps(extra)}" if any(extra) else text
 
 
 def _create_branch(repository: Repository, request: LoadRequest, authorizer: Authorizer) -> None:

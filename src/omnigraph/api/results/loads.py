@@ -35,7 +35,9 @@ class LoadReceipt:
     the size of the input files, None for other inputs. `seconds` has the duration of each stage. `replayed` is
     true if an earlier call with the same idempotency key made the commit. For a dry run the counts are those of
     the commit that was not made, and `commit` is None. `warnings` has the values that a permissive load stored as
-    null, and the fields that it dropped.
+    null, and the fields that it dropped. `skipped` counts the input rows without an effect per type, for a load
+    that patches, deletes, or has an operation or order column: ``superseded`` by a newer row of the same key,
+    ``unchanged`` because the same values are stored, ``absent`` because there is no row to delete.
     """
 
     commit: Commit | None
@@ -53,6 +55,7 @@ class LoadReceipt:
     engine: Literal["local", "spark"] = "local"
     dry_run: bool = False
     warnings: InputWarnings = field(default_factory=InputWarnings)
+    skipped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -75,6 +78,7 @@ class LoadReceipt:
             "affected": {name: dict(counts) for name, counts in self.affected.items()},
             "rejected": self.rejected,
             "superseded": self.superseded,
+            "skipped": {name: dict(counts) for name, counts in self.skipped.items()},
             "nulled": self.warnings.nulled,
             "dropped": self.warnings.dropped,
             "bytes": self.bytes,
@@ -87,7 +91,26 @@ def check_load(request: LoadRequest) -> None:
     check_engine(request.engine)
     if request.mode not in LOAD_MODES:
         raise InvalidInput(f"unknown load mode '{request.mode}'", hint=f"one of {', '.join(LOAD_MODES)}")
+    check_operations(request.mode, request.op_column, request.order_by)
+    if request.permissive and request.operations is not None:
+        raise InvalidInput(
+            "a permissive load appends, merges or overwrites whole records",
+            hint="load without `permissive`",
+        )
     _check_rejects(request.rejects)
+
+
+def check_operations(mode: str, op_column: str | None, order_by: str | None) -> None:
+    """Raise `InvalidInput` for an operation or order column with a mode that has none."""
+    if op_column is not None and mode not in ("merge", "patch"):
+        raise InvalidInput(
+            f"an operation column does not apply to mode '{mode}'",
+            hint="use mode 'merge' to replace whole rows or 'patch' to keep columns that are not given",
+        )
+    if order_by is not None and mode not in ("merge", "patch", "delete"):
+        raise InvalidInput(
+            f"an order column does not apply to mode '{mode}'", hint="use mode merge, patch or delete"
+        )
 
 
 def _check_rejects(target: Any) -> None:

@@ -45,7 +45,8 @@ TABLE_SUFFIXES = (".csv", ".parquet", ".orc", ".avro", ".arrow", ".feather", ".i
 # Warnings that are printed; `--json` has more of them.
 _PRINTED_WARNINGS = 10
 
-Mode: TypeAlias = Literal["overwrite", "append", "merge"]
+Mode: TypeAlias = Literal["overwrite", "append", "merge", "patch", "delete"]
+IngestMode: TypeAlias = Literal["overwrite", "append", "merge"]
 
 # TYPE=FILE. Type names start with a capital letter; a file with such a name can be passed as ``./Name=...``.
 _TYPED_FILE = re.compile(r"((?:node:|edge:)?[A-Z]\w*)=(.+)", re.DOTALL)
@@ -89,7 +90,8 @@ def load(
         typer.Option(
             "--mode",
             metavar="MODE",
-            help="overwrite (replace the types in the input), append, or merge (by id).",
+            help="overwrite (replace the types in the input), append, merge (replace rows by id), patch (by id; "
+            "columns that are not given stay), or delete (by key or id).",
         ),
     ],
     data: Annotated[list[str] | None, _DATA] = None,
@@ -120,6 +122,23 @@ def load(
             "--null", metavar="TEXT", help="Unquoted CSV cell that means null; default: the empty cell."
         ),
     ] = "",
+    op_column: Annotated[
+        str | None,
+        typer.Option(
+            "--op-column",
+            metavar="NAME",
+            help="Column or field with the operation of each row: I, U, D, or c, u, d, r. With merge or patch.",
+        ),
+    ] = None,
+    order_by: Annotated[
+        str | None,
+        typer.Option(
+            "--order-by", metavar="NAME", help="Column or field with the order of the rows of one key."
+        ),
+    ] = None,
+    require_existing: Annotated[
+        bool, typer.Option("--require-existing", help="Refuse a delete of a row that does not exist.")
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Read and check the input and print the result; commit nothing."),
@@ -150,6 +169,7 @@ def load(
         "dry_run": dry_run,
     }
     options |= {"mapping": mapping, "csv_null": null}
+    options |= {"op_column": op_column, "order_by": order_by, "require_existing": require_existing}
     job = LoadJob(target, source, mode, branch, from_, durability, options, external_blobs)
     receipt, document = _run(job, silent=json)
     if from_ is None:
@@ -171,6 +191,9 @@ def load(
         f" {document['total_entities']} entities"
         f" across {len(receipt.nodes)} node types and {len(receipt.edges)} edge types"
     )
+    for name in receipt.skipped:
+        counts = {**receipt.affected.get(name, {}), **receipt.skipped[name]}
+        print_line(f"  {name}: " + ", ".join(f"{number} {word}" for word, number in counts.items() if number))
     if receipt.branch_created:
         print_line(f"branch {document['branch']} created from {from_}")
     if report:
@@ -183,7 +206,7 @@ def ingest(
     data: DataOption,
     uri: UriArgument = None,
     mode: Annotated[
-        Mode, typer.Option("--mode", metavar="MODE", help="overwrite, append or merge.")
+        IngestMode, typer.Option("--mode", metavar="MODE", help="overwrite, append or merge.")
     ] = "merge",
     branch: BranchOption = None,
     from_: FromOption = "main",
@@ -232,7 +255,7 @@ def _run(job: LoadJob, *, silent: bool) -> tuple[LoadReceipt, dict[str, Any]]:
             **job.options,
         )
         document = load_body(receipt, job.target.uri, job.create_from, graph.actor)
-    if receipt.superseded:
+    if receipt.superseded and not receipt.skipped:
         print_note(f"{count(receipt.superseded, 'record')} superseded by a later record with the same id")
     _print_warnings(receipt.warnings)
     return receipt, document

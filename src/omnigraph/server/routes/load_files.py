@@ -78,6 +78,9 @@ class LoadOptions(BaseModel):
     idempotency_key: str | None = None
     dry_run: bool = False
     csv_null: str = Field("", description="Text of an unquoted CSV cell that means null.")
+    op_column: str | None = Field(None, description="Column or field with the operation of each row.")
+    order_by: str | None = Field(None, description="Column or field with the order of the rows of one key.")
+    require_existing: bool = Field(False, description="Refuse a delete of a row that does not exist.")
     rejects: bool = Field(
         False, description="Skip invalid records and report them, one JSON object per line."
     )
@@ -171,6 +174,9 @@ def _load_upload(
             dry_run=options.dry_run,
             mapping=mapping,
             csv_null=options.csv_null,
+            op_column=options.op_column,
+            order_by=options.order_by,
+            require_existing=options.require_existing,
         )
 
 

@@ -67,9 +67,20 @@ async def ingest(context: Context, body: IngestRequest) -> Response:
     openapi_extra=_BODY,
 )
 async def load_ndjson(
-    context: Context, branch: BranchName = "main", from_: FromQuery = None, mode: LoadMode = "merge"
+    context: Context,
+    branch: BranchName = "main",
+    from_: FromQuery = None,
+    mode: LoadMode = "merge",
+    op_column: str | None = None,
+    order_by: str | None = None,
+    *,
+    require_existing: bool = False,
 ) -> Response:
-    """Load records from an NDJSON body. The body is read only after authorization."""
+    """Load records from an NDJSON body. The body is read only after authorization.
+
+    `op_column` and `order_by` name fields of the records with their operation and their order.
+    """
+    operations = {"op_column": op_column, "order_by": order_by, "require_existing": require_existing}
     reject_if_commit_header(context.request)
     media_type = context.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     await authorize_load(context, branch, from_)
@@ -84,7 +95,7 @@ async def load_ndjson(
         file.seek(0)
         source = cast(IO[bytes], file)
         return await context.write_admitted(
-            lambda graph: _load(graph, source, branch, from_, mode, permissive=False),
+            lambda graph: _load(graph, source, branch, from_, mode, permissive=False, **operations),
             lambda receipt: load_body(receipt, None, from_, context.actor),
         )
 
@@ -154,6 +165,15 @@ def _is_missing(context: RequestContext, branch: str) -> bool:
 
 
 def _load(
-    graph: Graph, source: IO[bytes], branch: str, base: str | None, mode: LoadMode, *, permissive: bool
+    graph: Graph,
+    source: IO[bytes],
+    branch: str,
+    base: str | None,
+    mode: LoadMode,
+    *,
+    permissive: bool,
+    **operations: Any,
 ) -> LoadReceipt:
-    return graph.load(source, mode, branch=branch, create_from=base, engine="local", permissive=permissive)
+    return graph.load(
+        source, mode, branch=branch, create_from=base, engine="local", permissive=permissive, **operations
+    )

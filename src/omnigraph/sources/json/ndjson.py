@@ -17,6 +17,7 @@ from omnigraph.sources.json.line_blocks import LINE_BYTES, LineBlock, line_block
 from omnigraph.sources.json.ndjson_columns import ColumnarReader
 from omnigraph.sources.rejects import OnReject, RejectHandler
 from omnigraph.sources.row_batch import InputBatch
+from omnigraph.sources.row_operations import RowOperations
 
 BATCH_BYTES = 16 * 1024 * 1024
 
@@ -28,6 +29,7 @@ def read_ndjson(
     source: str | None = None,
     on_reject: OnReject | None = None,
     batch_bytes: int = BATCH_BYTES,
+    operations: RowOperations | None = None,
 ) -> Iterator[InputBatch]:
     """Read the records of a stream as typed rows, in batches of at most about `batch_bytes` of input.
 
@@ -42,13 +44,14 @@ def read_ndjson(
     >>> batch.key, batch.rows.to_pylist()
     ('node:Person', [{'id': 'Ann', 'age': 30, 'name': 'Ann'}])
     """
-    converters = RecordConverters(catalog)
+    converters = RecordConverters(catalog, operations)
     rejects = RejectHandler("line", source, on_reject)
-    columnar = ColumnarReader(converters, source)
+    # Arrow does not tell a missing field from a null, which differ in a patch.
+    columnar = ColumnarReader(converters, source) if operations is None else None
     for block in line_blocks(stream, max(1, batch_bytes)):
         # Arrow needs several copies of a block, which is only long if a line of it has a large Blob value.
         is_long = block.too_long or len(block.data) > LINE_BYTES + batch_bytes
-        batches = None if is_long else columnar.read(block)
+        batches = None if is_long or columnar is None else columnar.read(block)
         if batches is None:
             yield from _read_records(block, converters, rejects)
         else:

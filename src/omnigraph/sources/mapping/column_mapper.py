@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -88,7 +89,13 @@ class ColumnMapper:
         own = [column.name for column in self.own]
         endpoints = [ENDPOINT_NAMES[name] for name in own if self._is_endpoint(name)]
         paths = [name for path in self.paths for name in (path, path.split(".")[0])]
-        return [*own, *endpoints, *paths, *self.mapping.ignore]
+        return [*own, *endpoints, *paths, *self.operation_names, *self.mapping.ignore]
+
+    @property
+    def operation_names(self) -> list[str]:
+        """Input columns with the operations of the rows, and with their order unless it is a property."""
+        operations = self.mapping.operations
+        return [] if operations is None else operations.names
 
     @property
     def inputs(self) -> list[MappedColumn]:
@@ -134,17 +141,31 @@ class ColumnMapper:
                     f"missing column '{path}', which the mapping of '{self.table.key}' reads",
                     hint=suggestion(path, names),
                 )
-        required_names = frozenset(required)
+        operations = self.mapping.operations
+        is_partial = operations is not None and operations.is_partial
+        self._check_operation_names(names)
+        required_names = frozenset(() if is_partial else required)
         for column in self.own:
-            self._check_present(column, names, required_names)
+            self._check_present(column, names, required_names, is_partial=is_partial)
 
     def _is_endpoint(self, name: str) -> bool:
         return self.table.kind == "edge" and name in ENDPOINT_NAMES
 
-    def _check_present(self, column: Column, names: Sequence[str], required: frozenset[str]) -> None:
+    def _check_operation_names(self, names: Sequence[str]) -> None:
+        properties = {column.name for column in self.table.columns}
+        for name in self.operation_names:
+            if name not in names and name.split(".")[0] not in names and name not in properties:
+                raise InvalidInput(
+                    f"missing column '{name}', which has the operation or the order of the rows",
+                    hint=suggestion(name, names),
+                )
+
+    def _check_present(
+        self, column: Column, names: Sequence[str], required: frozenset[str], *, is_partial: bool
+    ) -> None:
         if self._is_endpoint(column.name):
             other = ENDPOINT_NAMES[column.name]
-            if (column.name in names) == (other in names):
+            if (column.name in names) == (other in names) and (other in names or not is_partial):
                 raise InvalidInput(
                     f"'{self.table.key}' requires exactly one of the columns '{other}', '{column.name}'"
                 )
@@ -161,6 +182,22 @@ class ColumnMapper:
             arrays[column.name], column_errors = self._column(column, rows)
             errors = {**column_errors, **errors}
         return arrays, errors
+
+    def given(self, rows: InputRows) -> np.ndarray[Any, Any]:
+        """Return which columns of the table the input has, for each row."""
+        return np.stack([self._given(column, rows) for column in self.table.columns], axis=1)
+
+    def _given(self, column: Column, rows: InputRows) -> np.ndarray[Any, Any]:
+        if column.name in self._constants:
+            return np.ones(rows.count, bool)
+        paths = self.mapping.endpoints.get(column.name)
+        if paths is not None:
+            return reduce(np.logical_and, (rows.given(path) for path in paths))
+        path = self.mapping.columns.get(column.name, column.name)
+        given = rows.given(path)
+        if column.name not in self.mapping.columns and self._is_endpoint(column.name):
+            given = given | rows.given(ENDPOINT_NAMES[column.name])
+        return given
 
     def _column(self, column: Column, rows: InputRows) -> tuple[pa.Array, RowErrors]:
         constant = self._constants.get(column.name)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from omnigraph.errors import InvalidInput
+from omnigraph.sources.row_operations import RowOperations
 
 Format: TypeAlias = Literal["csv", "json", "parquet", "orc", "avro", "arrow"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -19,7 +20,8 @@ class TypeMapping:
     `columns` has the input column, or the dotted path, of each mapped property. `endpoints` has the key columns
     of the nodes at ``src`` and ``dst``, in the order of their keys. Other properties are read from columns of
     the same name. `constants` are JSON values. `casts` are by property, `endpoint_casts` by column of
-    `endpoints`. Columns that are not read must be listed in `ignore`, unless `ignores_others` is true.
+    `endpoints`. Columns that are not read must be listed in `ignore`, unless `ignores_others` is true. `operations`
+    are the operations of the rows; without them the mode of the load applies to whole rows.
     """
 
     key: str
@@ -33,6 +35,7 @@ class TypeMapping:
     ignore: tuple[str, ...] = ()
     ignores_others: bool = False
     null_values: tuple[str, ...] = ()
+    operations: RowOperations | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,13 @@ class LoadMapping:
             "a mapping of several types requires a source per type",
             hint='pass the sources by type: {"Person": "people.csv"}',
         )
+
+
+def with_operations(
+    key: str, mapping: TypeMapping | None, operations: RowOperations | None
+) -> TypeMapping | None:
+    """Return the mapping of a type with the operations of its rows."""
+    return mapping if operations is None else replace(mapping or TypeMapping(key), operations=operations)
 
 
 def effective_source(source: Any, mapping: LoadMapping | None) -> Any:

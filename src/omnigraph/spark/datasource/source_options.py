@@ -9,7 +9,7 @@ from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import did_you_mean
 from omnigraph.load.sink_options import SinkOptions
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.store.location import Location
 
 STORAGE_PREFIX: Final = "storage."
@@ -108,14 +108,14 @@ def stream_options(options: Mapping[str, str], *, overwrite: bool) -> SinkOption
     return _write_options(values, _mode(values.get("mode", "append"), ("append", "merge")))
 
 
-def _mode(name: str, allowed: Sequence[LoadMode]) -> LoadMode:
+def _mode(name: str, allowed: Sequence[WriteMode]) -> WriteMode:
     for mode in allowed:
         if mode == name:
             return mode
     raise InvalidInput(f"option 'mode': unknown mode '{name}'", hint=f"use one of {', '.join(allowed)}")
 
 
-def _write_options(values: Mapping[str, str], mode: LoadMode) -> SinkOptions:
+def _write_options(values: Mapping[str, str], mode: WriteMode) -> SinkOptions:
     return SinkOptions(
         uri=graph_location(values).uri,
         type=required(values, "type"),

@@ -63,7 +63,7 @@ def load_on_spark(
         stage=_stage(request, catalog, options, run, spark), run=run, open_keys=partial(SparkKeys, spark)
     )
     load_options = DistributedLoadOptions(
-        request.mode,
+        request.write_mode,
         repository.durability,
         named=named,
         on_reject=on_reject,
