@@ -21,7 +21,7 @@ from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.load import LoadResult, prepare_load
 from omnigraph.load.spool import LoadLimits, Spool
 from omnigraph.mutate.overlay import Overlay
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.violations import MAX_REPORTED
 from omnigraph.sources.rejects import Reject
 from omnigraph.sources.row_batch import InputBatch
@@ -210,7 +210,7 @@ def test_merge_unique_value_repeated_under_one_id_is_a_violation(
 
 @pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
 def test_load_unique_value_of_an_earlier_record_names_the_line_of_the_later(
-    graph: Repository, limits: LoadLimits, mode: LoadMode
+    graph: Repository, limits: LoadLimits, mode: WriteMode
 ) -> None:
     """The ids descend, so that the order of the ids is not the order of the lines."""
     people = [person("Zoe", mail="x"), person("Yan"), person("Xia", mail="x"), person("Abe", mail="x")]

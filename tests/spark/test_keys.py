@@ -26,7 +26,7 @@ from omnigraph.load.distributed import LoadTasks
 from omnigraph.load.key_checks import KeyTables
 from omnigraph.load.key_readers import KeyFileReader
 from omnigraph.rules import set_queries as queries
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.violations import MAX_REPORTED
 from omnigraph.spark.engine.key_tables import SparkKeys
 from tests.spark import loads
@@ -350,7 +350,7 @@ def test_load_with_keys_joined_on_spark_equals_local_load(
     tmp_path: Path,
     given_: list[Record],
     wrong: list[tuple[int, str]],
-    mode: LoadMode,
+    mode: WriteMode,
     split_bytes: int,
 ) -> None:
     lines: list[Record | str] = list(given_)

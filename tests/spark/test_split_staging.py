@@ -34,7 +34,7 @@ from omnigraph.load.load import LoadResult
 from omnigraph.load.split_staging import SPLIT_SHIFT, IndexTask, LoadJob, SplitReport, stage_split
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.rules import set_queries as queries
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.violations import MAX_REPORTED
 from omnigraph.sources import splits
 from omnigraph.sources.rejects import Reject
@@ -109,7 +109,7 @@ def test_load_in_splits_equals_load_at_once(
     tmp_path: Path,
     given_: list[Record],
     wrong: list[tuple[int, str]],
-    mode: LoadMode,
+    mode: WriteMode,
     rejecting: bool,
     split_bytes: int,
 ) -> None:
@@ -211,7 +211,7 @@ def test_split_with_only_superseded_records_leaves_no_row(shared: Repository, tm
 
 @pytest.mark.parametrize("mode", MODES)
 def test_load_in_splits_of_many_files_reports_file_and_line(
-    shared: Repository, tmp_path: Path, mode: LoadMode
+    shared: Repository, tmp_path: Path, mode: WriteMode
 ) -> None:
     (tmp_path / "a.jsonl").write_text(
         text_of([person("x"), "", knows("k8", "x", "nobody")]), encoding="utf-8"
@@ -255,7 +255,7 @@ def test_unreadable_line_in_a_late_split_is_reported_with_its_number(
 @pytest.mark.parametrize("text", ["", "\n \n\n"])
 @pytest.mark.parametrize("mode", MODES)
 def test_load_in_splits_of_empty_input_makes_an_empty_commit(
-    shared: Repository, tmp_path: Path, mode: LoadMode, text: str
+    shared: Repository, tmp_path: Path, mode: WriteMode, text: str
 ) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text(text, encoding="utf-8")
@@ -291,7 +291,7 @@ def in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("in_groups")
 @pytest.mark.parametrize("mode", MODES)
 def test_load_in_splits_of_parquet_and_csv_tables_loads_the_rows(
-    shared: Repository, tmp_path: Path, mode: LoadMode
+    shared: Repository, tmp_path: Path, mode: WriteMode
 ) -> None:
     people_in_groups(tmp_path / "a.parquet", range(7))
     knows_csv, leads_csv = tmp_path / "knows.csv", tmp_path / "leads.csv"
