@@ -17,16 +17,10 @@ from omnigraph.catalog.catalog import Table
 from omnigraph.engine.arrow_arrays import single_array
 from omnigraph.engine.diff.column_equality import differing
 from omnigraph.errors import InvalidInput
+from omnigraph.sources.operation_columns import unpack_given
+from omnigraph.sources.order_keys import mixed_kinds, order_keys
 from omnigraph.sources.row_batch import PLACE, SOURCE
-from omnigraph.sources.row_operations import (
-    GIVEN,
-    OPERATION,
-    ORDER,
-    Operation,
-    mixed_kinds,
-    order_keys,
-    unpack_given,
-)
+from omnigraph.sources.row_operations import GIVEN, OPERATION, ORDER, Operation
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS
 
 

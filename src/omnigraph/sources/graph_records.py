@@ -28,6 +28,7 @@ from omnigraph.sources.json.json_values import (
     value_converter,
 )
 from omnigraph.sources.operation_columns import OperationColumns, change_schema
+from omnigraph.sources.order_keys import order_key, order_keys
 from omnigraph.sources.row_batch import BATCH_ROWS, InputBatch
 from omnigraph.sources.row_operations import (
     GIVEN,
@@ -36,8 +37,6 @@ from omnigraph.sources.row_operations import (
     Operation,
     RowOperations,
     needs_complete_row,
-    order_key,
-    order_keys,
 )
 from omnigraph.sources.table_values import cast_hint
 

@@ -23,10 +23,11 @@ from omnigraph.sources.graph_records import RecordConverter, wrong_id
 from omnigraph.sources.input_rows import InputRows
 from omnigraph.sources.mapping.column_mapper import ColumnMapper, ConvertColumn
 from omnigraph.sources.mapping.type_mapping import TypeMapping
-from omnigraph.sources.operation_columns import OperationColumns, change_schema
+from omnigraph.sources.operation_columns import OperationColumns, change_schema, parse_operations
+from omnigraph.sources.order_keys import order_keys
 from omnigraph.sources.rejects import OnReject, RejectHandler, Unit
 from omnigraph.sources.row_batch import InputBatch
-from omnigraph.sources.row_operations import Operation, RowOperations, order_keys
+from omnigraph.sources.row_operations import Operation, RowOperations
 from omnigraph.sources.table_values import RowErrors, column_error
 
 
@@ -278,7 +279,7 @@ def _read_operations(
     codes: np.ndarray[Any, Any] = np.full(rows.count, operations.default, np.int8)
     errors: RowErrors = {}
     if operations.column is not None:
-        codes, errors = operations.parse_column(_values(operations.column, rows))
+        codes, errors = parse_operations(operations, _values(operations.column, rows))
     order = pa.nulls(rows.count, pa.string())
     if operations.order_by is not None:
         typed = arrays.get(operations.order_by)
