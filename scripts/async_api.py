@@ -21,6 +21,7 @@ from omnigraph.api import entry
 from omnigraph.api.graph import Graph
 from omnigraph.api.interface.branches import Branches
 from omnigraph.api.interface.schemas import SchemaView
+from omnigraph.api.interface.tags import Tags
 from omnigraph.client import entry as client_entry
 from omnigraph.client.graph import RemoteGraph
 
@@ -32,14 +33,14 @@ READS = {
     "Branches.list", "Graph.changes", "Graph.commit", "Graph.commits", "Graph.dataframe", "Graph.diff",
     "Graph.explain", "Graph.feed", "Graph.get", "Graph.indexes", "Graph.query", "Graph.recoveries",
     "Graph.settings", "Graph.snapshot", "RemoteGraph.cancel_query", "RemoteGraph.queries",
-    "RemoteGraph.running_queries", "SchemaView.plan", "SchemaView.source",
+    "RemoteGraph.running_queries", "SchemaView.plan", "SchemaView.source", "Tags.list",
 }  # fmt: skip
 # These read the graph and write files, so a cancelled call is awaited.
 FILE_WRITES = {"Graph.backup", "Graph.baseline", "Graph.export"}
 WRITES = {
     "Branches.create", "Branches.delete", "Branches.merge", "Graph.cleanup", "Graph.load", "Graph.mutate",
     "Graph.optimize", "Graph.repair", "Graph.revert", "Graph.set_settings", "Graph.verify", "RemoteGraph.invoke",
-    "SchemaView.apply",
+    "SchemaView.apply", "Tags.create", "Tags.delete",
 }  # fmt: skip
 # `AsyncHandle` has these.
 BY_HAND = {"acting_as", "blob", "close"}
@@ -52,6 +53,7 @@ def render_modules() -> dict[str, str]:
     """Return the text of each generated module by file name."""
     return {
         "async_branches.py": _render_part(Branches, "branches"),
+        "async_tags.py": _render_part(Tags, "tags"),
         "async_schema_view.py": _render_part(SchemaView, "schema"),
         "async_graph.py": _render_graph(),
         "async_remote_graph.py": _render_remote_graph(),
@@ -85,7 +87,7 @@ class Async{name}:
 
 
 def _render_graph() -> str:
-    parts = {"branches": Branches, "schema": SchemaView}
+    parts = {"branches": Branches, "tags": Tags, "schema": SchemaView}
     assert inspect.get_annotations(Graph, eval_str=True) == parts, "an attribute has no async counterpart"
     body = '''
 class AsyncGraph(AsyncHandle):
@@ -109,6 +111,7 @@ class AsyncGraph(AsyncHandle):
         "from omnigraph.aio.async_branches import AsyncBranches",
         "from omnigraph.aio.async_handle import AsyncHandle",
         "from omnigraph.aio.async_schema_view import AsyncSchemaView",
+        "from omnigraph.aio.async_tags import AsyncTags",
     ]
     return _module(
         Graph, runtime, [_import(Graph), "from omnigraph.aio.call_threads import CallThreads"], body

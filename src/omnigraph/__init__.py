@@ -6,6 +6,7 @@ from omnigraph.api.entry import embedder_of, init, open  # noqa: A004 - the name
 from omnigraph.api.graph import Graph
 from omnigraph.api.interface.branches import Branch
 from omnigraph.api.interface.schemas import SchemaApplied
+from omnigraph.api.interface.tags import Tag
 from omnigraph.api.local.local_graph import LocalGraph
 from omnigraph.api.results.commits import Commit
 from omnigraph.api.results.loads import LoadReceipt
@@ -33,6 +34,7 @@ __all__ = [
     "Repair",
     "Result",
     "SchemaApplied",
+    "Tag",
     "__version__",
     "aio",
     "backup",

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.aio import AsyncBranches, AsyncGraph, AsyncSchemaView
+from omnigraph.aio import AsyncBranches, AsyncGraph, AsyncSchemaView, AsyncTags
 from omnigraph.api.graph import Graph
 from omnigraph.api.interface.branches import Branches
 from omnigraph.api.interface.schemas import SchemaView
+from omnigraph.api.interface.tags import Tags
 from tests.support.places import fresh_memory
 from tests.support.waiting import HANG
 
@@ -30,6 +31,7 @@ COUNT = "query people() { match { $p: Person } return { count($p) as n } }"
 TWINS = (
     (Graph, AsyncGraph),
     (Branches, AsyncBranches),
+    (Tags, AsyncTags),
     (SchemaView, AsyncSchemaView),
 )
 
@@ -73,7 +75,7 @@ class Recorder:
 
     def __init__(self, kind: type) -> None:
         self.actor = None
-        self.branches = self.schema = None
+        self.branches = self.tags = self.schema = None
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self._kind = kind
 
@@ -211,6 +213,10 @@ class TestCalls:
             assert await graph.branches.list() == ["main", "review/x"]
             await graph.branches.delete("review/x")
             assert await graph.branches.list() == ["main"]
+            tag = await graph.tags.create("v1", at=added.commit.id)
+            assert await graph.tags.list() == [tag]
+            await graph.tags.delete("v1")
+            assert await graph.tags.list() == []
 
         run(work)
 

@@ -90,7 +90,7 @@ class TestDiff:
         assert told(g.diff(loaded, "main")) == [("insert", "Eve")]
 
     def test_diff_of_unknown_name_raises_not_found(self, g: og.Graph) -> None:
-        with pytest.raises(NotFound, match="'nowhere' is neither a branch nor a commit"):
+        with pytest.raises(NotFound, match="'nowhere' is neither a branch, a tag nor a commit"):
             g.diff("main", "nowhere")
 
     def test_diff_can_be_iterated_twice_and_counted(self, g: og.Graph) -> None:

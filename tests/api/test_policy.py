@@ -22,6 +22,7 @@ import omnigraph as og
 from omnigraph.api.graph import Graph
 from omnigraph.api.interface.branches import Branches
 from omnigraph.api.interface.schemas import SchemaView
+from omnigraph.api.interface.tags import Tags
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
 from omnigraph.policy.bundle import BRANCH_ACTIONS, TARGET_ACTIONS, PolicyBundle, Rule, read_bundle
 from omnigraph.policy.gate import Access
@@ -37,11 +38,12 @@ ALL_BRANCHES = ("main", "dev", "fresh")
 
 
 def make(uri: str) -> og.LocalGraph:
-    """A graph with a person on main and one more on dev."""
+    """A graph with a person on main, one more on dev, and a tag."""
     graph = og.init(uri, schema=SCHEMA, actor="founder", durability="os")
     graph.mutate(ADD, {"n": "Ana"})
     graph.branches.create("dev")
     graph.mutate(ADD, {"n": "Dan"}, branch="dev")
+    graph.tags.create("v0")
     return graph
 
 
@@ -156,6 +158,9 @@ TABLE: dict[str, Ask] = {
     "Branches.merge": Ask(
         lambda g: g.branches.merge("dev", "main"), "branch_merge", "dev", "main", reads="dev"
     ),
+    "Tags.list": Ask(lambda g: g.tags.list(), "read"),
+    "Tags.create": Ask(lambda g: g.tags.create("fresh", "dev"), "branch_create", None, "fresh", reads="dev"),
+    "Tags.delete": Ask(lambda g: g.tags.delete("v0"), "branch_delete", None, "v0"),
     "SchemaView.source": Ask(lambda g: g.schema.source("dev"), "read"),
     "SchemaView.plan": Ask(lambda g: g.schema.plan(WIDER, branch="dev"), "read", "dev"),
     "SchemaView.apply": Ask(lambda g: g.schema.apply(WIDER, branch="dev"), "schema_apply", None, "dev"),
@@ -190,7 +195,7 @@ class TestTheTable:
     def test_every_public_method_is_in_the_table_of_actions(self) -> None:
         found = {
             f"{kind.__name__}.{name}"
-            for kind in (Graph, Branches, SchemaView)
+            for kind in (Graph, Branches, Tags, SchemaView)
             for name, _ in inspect.getmembers(kind)
             if not name.startswith("_")
         }

@@ -45,7 +45,9 @@ query hire($name: String) { insert Person { name: $name } }
 """
 
 # Writing commands, which take --as; on a server the token identifies the actor. Without sync, to be faster.
-_WRITES = re.compile(r"(mutate|change|load|ingest|branch (create|delete|merge)|revert|schema apply)\b")
+_WRITES = re.compile(
+    r"(mutate|change|load|ingest|branch (create|delete|merge)|tag (create|delete)|revert|schema apply)\b"
+)
 _WRITING = ("--as", ACTOR, "--durability", "os")
 # The target in the announcement line, and the times of the stages of a load.
 _TARGET = re.compile(r"\((direct, local|served)\)")

@@ -325,7 +325,7 @@ class TestDiff:
 
     def test_diff_of_unknown_state_suggests_the_nearest_branch(self) -> None:
         assert refused("diff", "main", "mian") == (
-            "error: 'mian' is neither a branch nor a commit\nhint: did you mean `main`?\n"
+            "error: 'mian' is neither a branch, a tag nor a commit\nhint: did you mean `main`?\n"
         )
 
     def test_read_commands_of_changes_write_nothing(self, folder: Path) -> None:

@@ -37,6 +37,7 @@ COMMANDS: dict[str, Callable[[State], list[str]]] = {
         *("branch", "create", fresh_name(), "--from", "dev"),
         *("--at", s.moment.isoformat()),
     ],
+    "tag create --at": lambda s: ["tag", "create", fresh_name(), "--at", s.commit],
     "branch merge source": lambda s: ["branch", "merge", s.branch, "--into", "dev-2", "--dry-run"],
     "commit show id_": lambda s: ["commit", "show", s.commit],
     "commit changes id_": lambda s: ["commit", "changes", s.commit],

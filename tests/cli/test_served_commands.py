@@ -207,6 +207,22 @@ class TestBranches:
             assert outcome.code == 0, outcome.stderr
         pair.check_equal()
 
+    def test_tag_commands_print_the_same_on_a_server(self, pair: Pair, origin: Origin) -> None:
+        for args in (
+            ["create", "v1", "--at", "dev", "--message", "why"],
+            ["create", "v2", "--at", origin.commits["load"]],
+            ["create", "v3", "--at", "2999-01-01"],
+            ["list"],
+            ["list", "--prefix", "v", "--limit", "1", "--after", "v1"],
+            ["delete", "v1", "--yes"],
+            ["delete", "v2", "--yes", "--json"],
+        ):
+            outcome = pair.both("tag", *args)
+            assert outcome.code == 0, outcome.stderr
+        assert pair.both("tag", "create", "v3").code == 1
+        assert pair.both("query", "-e", ALL, "--snapshot", "v3").code == 0
+        pair.check_equal()
+
     def test_merge_conflicts_are_resolved_by_id_on_a_server(self, pair: Pair) -> None:
         refused = pair.both("branch", "merge", "dev", "--json")
         assert refused.code == 1

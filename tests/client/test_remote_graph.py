@@ -14,10 +14,12 @@ import omnigraph as og
 from omnigraph.api.graph import Graph
 from omnigraph.api.interface.branches import Branches
 from omnigraph.api.interface.schemas import SchemaView
+from omnigraph.api.interface.tags import Tags
 from omnigraph.api.local.local_branches import LocalBranches
 from omnigraph.api.local.local_changes import LocalDiff
 from omnigraph.api.local.local_graph import LocalGraph
 from omnigraph.api.local.local_schema import LocalSchemaView
+from omnigraph.api.local.local_tags import LocalTags
 from omnigraph.api.results.changes import Diff
 from omnigraph.client.branches import RemoteBranches
 from omnigraph.client.changes import RemoteDiff
@@ -25,6 +27,7 @@ from omnigraph.client.entry import ServedGraph, list_graphs
 from omnigraph.client.graph import RemoteGraph
 from omnigraph.client.schemas import RemoteSchemaView
 from omnigraph.client.stored_query_calls import QueryParam
+from omnigraph.client.tags import RemoteTags
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError, PermissionDenied
 from tests.client.comparing import WIDER
 from tests.client.conftest import Served
@@ -33,6 +36,7 @@ from tests.server.running import ADD, ALL, SCHEMA, TOKENS, Running
 IMPLEMENTATIONS = (
     (Graph, LocalGraph, RemoteGraph),
     (Branches, LocalBranches, RemoteBranches),
+    (Tags, LocalTags, RemoteTags),
     (SchemaView, LocalSchemaView, RemoteSchemaView),
     (Diff, LocalDiff, RemoteDiff),
 )
@@ -70,7 +74,7 @@ class TestMembers:
     ) -> None:
         graphs = (remote_team, team.local)
         names = [{name for name in vars(graph) if not name.startswith("_")} for graph in graphs]
-        assert names[0] == names[1] == {"branches", "schema"}
+        assert names[0] == names[1] == {"branches", "schema", "tags"}
 
 
 class TestConnecting:

@@ -87,6 +87,7 @@ ROUTES: dict[str, Build] = {
     "cluster_createBranch(at)": lambda s: post("/branches", **{**_base(), "at": _moment(s)}),
     "cluster_createBranch(snapshot)": lambda s: post("/branches", **_base(), snapshot=s.commit),
     "cluster_createBranch(from)": lambda s: post("/branches", **{"name": fresh_name(), "from": s.branch}),
+    "cluster_createTag(at)": lambda s: post("/tags", name=fresh_name(), at=s.commit),
     "cluster_mergeBranches(source)": lambda s: post(
         "/branches/merge", source=s.branch, target="dev-2", dry_run=True
     ),
@@ -181,6 +182,9 @@ NEUTRAL_PARAMETERS = {
     "cluster_change(name)",
     "cluster_createBranch(name)",
     "cluster_listBranches(after)",
+    "cluster_createTag(name)",
+    "cluster_deleteTag(tag)",
+    "cluster_listTags(after)",
     "cluster_invoke_query(name)",
     "cluster_invoke_query_if_graph_commit(name)",
     "cluster_invoke_query_if_graph_commit(at)",

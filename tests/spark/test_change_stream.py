@@ -200,7 +200,7 @@ def test_spark_change_source_with_invalid_options_is_refused(spark: SparkSession
     for states in ("main", "main..", "a..b..c"):
         with pytest.raises(Exception, match="option 'diff'"):
             difference(spark, cities, states)
-    with pytest.raises(Exception, match="'tral' is neither a branch nor a commit"):
+    with pytest.raises(Exception, match="'tral' is neither a branch, a tag nor a commit"):
         difference(spark, cities, "main..tral")
     with pytest.raises(Exception, match="a change has no column 'commit_id'"):
         difference(spark, cities, "main..main", columns="commit_id")

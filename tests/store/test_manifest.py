@@ -13,7 +13,7 @@ import pytest
 
 from omnigraph.errors import StorageError
 from omnigraph.store.lance.lance_files import get_fragment
-from omnigraph.store.manifest import branch_buckets, branch_entries, branch_swaps, row_files
+from omnigraph.store.manifest import branch_swaps, bucket_entries, name_buckets, row_files
 from omnigraph.store.manifest import manifest as manifest_module
 from omnigraph.store.manifest.branch_swaps import (
     create_branch_if_absent,
@@ -239,9 +239,9 @@ def test_fold_of_heads_at_rest_keeps_every_head(
 
 
 def test_many_branches_are_created_found_and_deleted(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(branch_buckets, "MAX_ENTRIES", 4)
-    monkeypatch.setattr(branch_entries, "MAX_ENTRIES", 4)
-    monkeypatch.setattr(branch_entries, "MIN_ENTRIES", 2)
+    monkeypatch.setattr(name_buckets, "MAX_ENTRIES", 4)
+    monkeypatch.setattr(bucket_entries, "MAX_ENTRIES", 4)
+    monkeypatch.setattr(bucket_entries, "MIN_ENTRIES", 2)
     manifest = make_manifest(uri)
     names = [f"agent-{number}" for number in range(20)]
     entries = {name: create(manifest, name) for name in names}
@@ -264,9 +264,9 @@ def test_many_branches_are_created_found_and_deleted(uri: str, monkeypatch: pyte
 def test_full_bucket_is_stored_without_compression(tmp_path: Path) -> None:
     # Lance would take ten times as long to compress it.
     manifest = make_manifest(str(tmp_path / "graph"))
-    names = [f"agent-{number:04}" for number in range(branch_buckets.MAX_ENTRIES)]
+    names = [f"agent-{number:04}" for number in range(name_buckets.MAX_ENTRIES)]
     entries = {name: BranchEntry(new_id(), 1_700_000_000_000_000, "agent", new_id()) for name in names}
-    (bucket,) = branch_entries.first_buckets(entries.items())
+    (bucket,) = bucket_entries.first_buckets(BUCKETS, entries.items())
     removed = manifest.view.of_kind(BUCKETS)
     manifest.replace_files(manifest.view, removed, ManifestChange(buckets=[bucket]))
     (file,) = manifest.view.of_kind(BUCKETS)

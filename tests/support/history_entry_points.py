@@ -19,6 +19,7 @@ import omnigraph as og
 from omnigraph.api.graph import Graph
 from omnigraph.api.interface.branches import Branches
 from omnigraph.api.interface.schemas import SchemaView
+from omnigraph.api.interface.tags import Tags
 from omnigraph.errors import InvalidInput
 
 SCHEMA = "node Person { name: String @key  photo: Blob? }"
@@ -188,6 +189,10 @@ ENTRY_POINTS: dict[str, dict[str, EntryPoint]] = {
         "branch": EntryPoint(lambda g, s: g.branches.create(fresh_name(), s.branch), "named")
     },
     "Branches.create(at)": _at(lambda g, at: g.branches.create(fresh_name(), "dev", at=at)),
+    "Tags.create(at)": {
+        "commit": EntryPoint(lambda g, s: g.tags.create(fresh_name(), s.commit), "made"),
+        "branch": EntryPoint(lambda g, s: g.tags.create(fresh_name(), s.branch), "named"),
+    },
     "Branches.merge(source)": {
         "branch": EntryPoint(lambda g, s: g.branches.merge(s.branch, "dev-2", dry_run=True), "named")
     },
@@ -227,12 +232,13 @@ NEUTRAL_PARAMETERS = {
     "Graph.get(id)": "entity",
     "Graph.blob(id)": "entity",
     "Branches.list(after)": "name of a branch",
+    "Tags.list(after)": "name of a tag",
 }
 
 
 def state_parameters() -> Iterator[str]:
     """Yield every parameter of the Python API that may name a state, as ``Graph.query(at)``."""
-    for kind in (Graph, Branches, SchemaView):
+    for kind in (Graph, Branches, Tags, SchemaView):
         for name, member in inspect.getmembers(kind, inspect.isfunction):
             if name.startswith("_"):
                 continue

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from omnigraph.store.manifest.branch_entries import first_buckets
+from omnigraph.store.manifest.bucket_entries import first_buckets
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.manifest_change import ManifestChange
-from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.manifest_files import BUCKETS, new_id
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import BranchEntry, CommitRecord, HeadRecord, Registry
 from tests.support.places import lance_root
@@ -55,7 +55,7 @@ def first_change(branches: Iterable[str] = ("main",)) -> ManifestChange:
     heads = [HeadRecord(name, incarnations[name], first) for name in names]
     registry, buckets = (
         Registry(3, new_id(), first.created_at, main=incarnations["main"]),
-        first_buckets(entries.items()),
+        first_buckets(BUCKETS, entries.items()),
     )
     return ManifestChange(registry, heads, [first], {SCHEMA: "{}"}, buckets=buckets)
 

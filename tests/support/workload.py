@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from omnigraph.catalog.columns import arrow_schema
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot
+from omnigraph.graph.tags import create_tag, delete_tag, list_tags
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
@@ -47,6 +48,7 @@ PERSON, KNOWS = "node:Person", "edge:Knows"
 BOTH: Final = (PERSON, KNOWS)
 WRITER: Final = "writer"
 SIDE: Final = "side"
+TAG: Final = "kept"
 PAIR: Final = "pair"
 SHALLOW_FOLD: Final = 4
 MADE_ID: Final = 26
@@ -223,6 +225,14 @@ def _delete_branch(graph: Graph) -> str:
     return ""
 
 
+def _create_tag(graph: Graph) -> str:
+    return create_tag(graph, "made", graph.snapshot(SIDE), message="made", actor=WRITER).commit
+
+
+def _delete_tag(graph: Graph) -> str:
+    return delete_tag(graph, TAG).commit
+
+
 def _trim_log(graph: Graph) -> str:
     with folding_at(SHALLOW_FOLD):
         return _append(graph)
@@ -268,6 +278,8 @@ KINDS: Final[dict[str, Kind]] = {
     "group": Kind("small", _group),
     "create-branch": Kind("small", _create_branch),
     "delete-branch": Kind("small", _delete_branch),
+    "create-tag": Kind("small", _create_tag),
+    "delete-tag": Kind("small", _delete_tag),
     "fold-a-table": Kind("worn", _append),
     "fold-the-log": Kind("long", _append),
     "fold-and-trim-the-log": Kind("deep", _trim_log),
@@ -301,6 +313,7 @@ def prepare_setting(setting: Setting, uri: str, options: Mapping[str, str] | Non
         return
     write(graph, change(insert=pairs(0, 1, 2, 3)), actor="founder")
     graph.create_branch(SIDE, actor="founder")
+    create_tag(graph, TAG, graph.snapshot(), actor="founder")
     write(graph, change(insert=pairs(4)), actor="founder")
     if setting == "worn":
         # A table folds its small fragments when there are as many as this.
@@ -404,15 +417,18 @@ def after_all(kind: str, now: State | None, before: State, after: State) -> Stat
 class State:
     """What a reader can see of a graph: per branch how long its history is and the rows of each table.
 
-    `rest` has per branch the schema, and what is in types and properties that most graphs here do not have.
+    `rest` has per branch the schema, and what is in types and properties that most graphs here do not have. `tags`
+    has by name the place of the commit in its history, and its rows.
     """
 
     branches: dict[str, tuple[int, dict[str, Rows]]]
     rest: dict[str, tuple[str, dict[str, list[str]]]] = field(default_factory=dict)
+    tags: dict[str, tuple[int, dict[str, Rows]]] = field(default_factory=dict)
 
     def with_branch_of(self, other: State, name: str) -> State:
         """This state, with a branch as another has it."""
-        return State(self.branches | {name: other.branches[name]}, self.rest | {name: other.rest[name]})
+        branches = self.branches | {name: other.branches[name]}
+        return replace(self, branches=branches, rest=self.rest | {name: other.rest[name]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,7 +448,12 @@ def observe(graph: Graph) -> State:
         tables = {key: _without_made_ids(key, snapshot.scan(key)) for key in BOTH}
         found[name] = (snapshot.commit.sequence, tables)
         rest[name] = snapshot.catalog.source, _rest_of(snapshot)
-    return State(found, rest)
+    tags = {}
+    for name, entry in list_tags(graph.manifest):
+        snapshot = graph.snapshot(at=entry.commit)
+        tables = {key: _without_made_ids(key, snapshot.scan(key)) for key in BOTH}
+        tags[name] = (snapshot.commit.sequence, tables)
+    return State(found, rest, tags)
 
 
 def _rest_of(snapshot: Snapshot) -> dict[str, list[str]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from omnigraph.aio.async_branches import AsyncBranches
 from omnigraph.aio.async_handle import AsyncHandle
 from omnigraph.aio.async_schema_view import AsyncSchemaView
+from omnigraph.aio.async_tags import AsyncTags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,6 +46,7 @@ class AsyncGraph(AsyncHandle):
     def __init__(self, graph: Graph, threads: CallThreads | None = None) -> None:
         super().__init__(graph, threads)
         self.branches = AsyncBranches(graph.branches, self._threads)
+        self.tags = AsyncTags(graph.tags, self._threads)
         self.schema = AsyncSchemaView(graph.schema, self._threads)
 
     @property

@@ -13,6 +13,7 @@ from omnigraph.api.interface.graph_maintenance import GraphMaintenance
 from omnigraph.api.interface.graph_reads import GraphReads
 from omnigraph.api.interface.graph_writes import GraphWrites
 from omnigraph.api.interface.schemas import SchemaView
+from omnigraph.api.interface.tags import Tags
 
 
 class Graph(GraphReads, GraphWrites, GraphHistory, ChangeReads, GraphMaintenance):
@@ -31,6 +32,7 @@ class Graph(GraphReads, GraphWrites, GraphHistory, ChangeReads, GraphMaintenance
     """
 
     branches: Branches
+    tags: Tags
     schema: SchemaView
 
     def __enter__(self) -> Self:

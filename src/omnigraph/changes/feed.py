@@ -27,6 +27,7 @@ from omnigraph.errors import (
     PermissionDenied,
     ResourceLimit,
 )
+from omnigraph.graph.commit_names import find_named_commit
 from omnigraph.graph.history import first_parents, get_commit
 from omnigraph.graph.repository import Repository
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
@@ -237,7 +238,7 @@ def _position(
     if request.start == "beginning":
         return None
     after = request.start.removeprefix(_AFTER).strip()
-    return get_commit(repository.manifest, repository.manifest.view, after)
+    return find_named_commit(repository.manifest, repository.manifest.view, after)
 
 
 def _hide_if_denied(commit: CommitRecord, authorize: Callable[[CommitRecord], None]) -> None:

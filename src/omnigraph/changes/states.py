@@ -16,7 +16,7 @@ from omnigraph.lang.suggestions import suggestion
 
 @dataclass(frozen=True)
 class ComparedStates:
-    """Two states. `branch` is the branch that name_or_state the later one, if any."""
+    """Two states. `branch` is the branch that names the later one, if any."""
 
     before: Snapshot
     after: Snapshot
@@ -41,7 +41,7 @@ def find_states(
 def find_state(
     repository: Repository, name_or_state: str | datetime | Snapshot
 ) -> tuple[Snapshot, str | None]:
-    """Return the snapshot, and the branch if a branch name_or_state it. A branch takes precedence over a commit id.
+    """Return the snapshot, and the branch if a branch names it. The name is that of a branch, a tag or a commit.
 
     Raises `NotFound` if there is neither.
     """
@@ -55,7 +55,7 @@ def find_state(
     except NotFound as error:
         branches = known_branches(repository.manifest, repository.manifest.view, name)
         raise NotFound(
-            f"'{name}' is neither a branch nor a commit",
+            f"'{name}' is neither a branch, a tag nor a commit",
             details={"branch": name, "commit_id": name, "branches": branches[:LISTED_IN_ERRORS]},
             hint=suggestion(name, branches),
         ) from error

@@ -42,6 +42,7 @@ from omnigraph.cli.commands.running import cancel, ps
 from omnigraph.cli.commands.schema import schema_commands
 from omnigraph.cli.commands.serve import serve
 from omnigraph.cli.commands.snapshot import snapshot
+from omnigraph.cli.commands.tag import tag_commands
 from omnigraph.cli.commands.verify import verify
 from omnigraph.cli.commands.version import print_version_and_exit, version
 from omnigraph.cli.options import GlobalOptions, capability, refuse_options
@@ -71,6 +72,7 @@ app.command(epilog=EPILOG)(export)
 app.command()(alias)
 app.add_typer(blob_commands, name="blob")
 app.add_typer(branch_commands, name="branch")
+app.add_typer(tag_commands, name="tag")
 app.add_typer(commit_commands, name="commit")
 app.add_typer(change_commands, name="changes")
 app.command(epilog=EPILOG)(diff)

@@ -25,6 +25,8 @@ WITH_ACTOR = frozenset(
         "branch create",
         "branch delete",
         "branch merge",
+        "tag create",
+        "tag delete",
         "revert",
         "schema apply",
     }

@@ -32,6 +32,7 @@ from omnigraph.client.running_queries import RunningQuery, cancel_running, list_
 from omnigraph.client.schemas import RemoteSchemaView
 from omnigraph.client.server_decisions import TokenActor, refuse_spark
 from omnigraph.client.stored_query_calls import QueryEntry, StoredQueryCalls
+from omnigraph.client.tags import RemoteTags
 from omnigraph.client.transport import ROWS, Transport, decode_rows
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.argument_checks import check_text, require_text
@@ -64,6 +65,7 @@ class RemoteGraph(RemoteChangeReads, Graph):
         self._is_view = False
         self._stored_queries = StoredQueryCalls(transport)
         self.branches = RemoteBranches(transport, self._actor)
+        self.tags = RemoteTags(transport, self._actor)
         self.schema = RemoteSchemaView(transport, self._actor)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -125,15 +125,15 @@ def _table_error(
 
 
 def _missing_version_error(state: CommitState, table: Table, pin: TablePin) -> OmnigraphError:
-    branch = branch_that_needs(state.tables.root, pin)
-    if branch is None:
+    branch, tag = name_that_needs(state.tables.root, pin)
+    if branch is None and tag is None:
         return reclaimed_error(state.commit)
     damage = TableDamage(f"{pin.path}/{version_file(pin.version)}", "it is missing")
-    return damage_error(damage, replace(state, branch=branch), table, pin)
+    return damage_error(damage, replace(state, branch=branch or state.branch), table, pin)
 
 
-def branch_that_needs(root: LanceRoot, pin: TablePin) -> str | None:
-    """Return a branch whose head pins a version; None if no head does."""
+def name_that_needs(root: LanceRoot, pin: TablePin) -> tuple[str | None, str | None]:
+    """Return a branch whose head pins a version, or else a tag whose commit does; None for what there is not."""
     try:
         manifest = Manifest.open(root)
     except NotAGraph as error:
@@ -142,8 +142,13 @@ def branch_that_needs(root: LanceRoot, pin: TablePin) -> str | None:
     for head in branch_heads(manifest, view):
         pins = head.commit.tables.values()
         if any((item.path, item.version) == (pin.path, pin.version) for item in pins):
-            return head.branch
-    return None
+            return head.branch, None
+    for name, entry in manifest.tags.after(view, None):
+        commit = manifest.find_commit(view, entry.commit)
+        tables = {} if commit is None else commit.tables
+        if any((item.path, item.version) == (pin.path, pin.version) for item in tables.values()):
+            return None, name
+    return None, None
 
 
 def damage_error(damage: TableDamage, state: CommitState, table: Table, pin: TablePin) -> StorageError:

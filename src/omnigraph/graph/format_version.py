@@ -9,6 +9,7 @@ Migrations can be repeated, and two processes may run them concurrently. A versi
 | 1 | the first release |
 | 2 | rows of `__manifest` have checksums, and commits record the digests of their files |
 | 3 | the branches are in buckets instead of the registry, and a branch at rest has no head file |
+| 4 | there may be tags, whose commits garbage collection keeps |
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.store.manifest.manifest import Manifest
     from omnigraph.store.manifest.manifest_view import ManifestView
 
-CURRENT = 3
+CURRENT = 4
 # The first format with checksums of rows.
 CHECKSUMS = 2
 # The first format with buckets of branches.
@@ -54,8 +55,9 @@ def _move_branches_to_buckets(manifest: Manifest) -> None:
     retry_swap(manifest, move)
 
 
-# Format 2: old rows have no checksum, and old files have no digest until `verify --record` adds it.
-MIGRATIONS: Mapping[int, Migration] = {1: _accept, 2: _move_branches_to_buckets}
+# Format 2: old rows have no checksum, and old files have no digest until `verify --record` adds it. Format 4: a
+# release that does not know tags would remove the data of tagged commits, so it must refuse the graph.
+MIGRATIONS: Mapping[int, Migration] = {1: _accept, 2: _move_branches_to_buckets, 3: _accept}
 
 
 def check_format(version: int, *, current: int = CURRENT, oldest: int = OLDEST_SUPPORTED) -> None:

@@ -12,10 +12,10 @@ from omnigraph.graph.transaction import schema_row
 from omnigraph.store.file_digests import FileDigest, format_digests
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
-from omnigraph.store.manifest.branch_entries import first_buckets
+from omnigraph.store.manifest.bucket_entries import first_buckets
 from omnigraph.store.manifest.manifest import Manifest, NotAGraph, SwapLost, SwapOutcomeUnknown
 from omnigraph.store.manifest.manifest_change import ManifestChange
-from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.manifest_files import BUCKETS, new_id
 from omnigraph.store.manifest.records import (
     GENESIS_SEQUENCE,
     BranchEntry,
@@ -67,7 +67,7 @@ def create_manifest(root: LanceRoot, location: Location, catalog: Catalog, actor
         [HeadRecord(MAIN, incarnation, commit)],
         [commit],
         {schema: payload},
-        buckets=first_buckets([(MAIN, BranchEntry(incarnation, now, actor))]),
+        buckets=first_buckets(BUCKETS, [(MAIN, BranchEntry(incarnation, now, actor))]),
     )
     try:
         return Manifest.create(root, first)

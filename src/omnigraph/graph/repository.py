@@ -29,7 +29,7 @@ from omnigraph.graph.branch_names import (
     check_not_main,
     normalize_branch_name,
 )
-from omnigraph.graph.damage import check_versions, reclaimed_error
+from omnigraph.graph.commit_names import check_readable, find_named_commit
 from omnigraph.graph.format_version import (
     CURRENT,
     MIGRATIONS,
@@ -85,7 +85,6 @@ from omnigraph.store.manifest.branch_swaps import (
     create_branch_if_absent,
     delete_branch_if_equals,
 )
-from omnigraph.store.manifest.collection_fence import find_reclaimed
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
@@ -249,7 +248,7 @@ class Repository:
         return head
 
     def snapshot(self, branch: str = MAIN, at: At = None) -> Snapshot:
-        """Return the snapshot of a branch now, or at the commit id, snapshot or time `at`.
+        """Return the snapshot of a branch now, or at the commit id, tag, snapshot or time `at`.
 
         A time with microseconds is exact. A time without microseconds includes its whole millisecond.
         """
@@ -262,7 +261,7 @@ class Repository:
         # The branch must exist even when `at` is a commit id.
         head = self._head(view, branch).commit
         if isinstance(at, str):
-            commit = get_commit(self.manifest, view, at)
+            commit = find_named_commit(self.manifest, view, at)
         else:
             commit = commit_at(self.manifest, view, head, last_micros_of(at))
         return replace(self._snapshot(branch, commit), is_head=commit.id == head.id)
@@ -293,8 +292,8 @@ class Repository:
         return Catalog.from_json(json.loads(self.manifest.schema(self.manifest.view, schema)))
 
     def commit(self, id_: str) -> CommitRecord:
-        """Return a commit by its id; `NotFound` if there is none."""
-        return get_commit(self.manifest, self.manifest.refresh(), require_text("id", id_))
+        """Return a commit by its id or by a tag; `NotFound` if there is none."""
+        return find_named_commit(self.manifest, self.manifest.refresh(), require_text("id", id_))
 
     def commits(self, branch: str = MAIN) -> Iterator[CommitRecord]:
         """Return the first-parent history of a branch, newest first, including inherited commits."""
@@ -339,7 +338,7 @@ class Repository:
     def create_branch(
         self, name: str, source: str = MAIN, *, at: At = None, actor: str | None = None
     ) -> HeadRecord:
-        """Create a branch at the head of another branch, or at a commit, snapshot or time. No table is copied."""
+        """Create a branch at the head of another branch, or at a commit, tag, snapshot or time. Copies nothing."""
         self.check_writable("create a branch")
         check_text("actor", actor)
         name = check_new_name(name)
@@ -352,6 +351,8 @@ class Repository:
                     # An earlier attempt of this call succeeded, but its reply was lost.
                     return self._head(view, name)
                 raise Conflict(f"branch '{name}' already exists", details={"branch": name})
+            if self.manifest.tags.get(view, name) is not None:
+                raise Conflict(f"'{name}' is a tag", details={"tag": name}, hint="choose another name")
             commit = self._head(view, source).commit
             registry = None
             if at is not None:
@@ -363,19 +364,17 @@ class Repository:
             return HeadRecord(name, incarnation, commit)
 
         head = retry_swap(self.manifest, create)
-        self._maintain_manifest()
+        self.maintain_manifest()
         return head
 
     def _readable_commit(self, view: ManifestView, source: str, at: At) -> CommitRecord:
         """Return the commit at `at`; `NotFound` if garbage collection removed the data of one of its tables."""
-        if isinstance(at, Snapshot):
-            at = at.commit_id
-        by_id = isinstance(at, str)
-        commit = get_commit(self.manifest, view, str(at)) if by_id else self.snapshot(source, at).commit
-        pins = [(pin.path, pin.version) for pin in commit.tables.values()]
-        if any(find_reclaimed(self.manifest, view, pins)):
-            raise reclaimed_error(commit)
-        check_versions(self._snapshot(source, commit).state)
+        name = at.commit_id if isinstance(at, Snapshot) else at
+        if isinstance(name, str):
+            commit = find_named_commit(self.manifest, view, name)
+        else:
+            commit = self.snapshot(source, at).commit
+        check_readable(self.manifest, view, self._snapshot(source, commit).state)
         return commit
 
     def delete_branch(self, name: str, *, expected_head: str | None = None) -> None:
@@ -402,7 +401,7 @@ class Repository:
             delete_branch_if_equals(self.manifest, view, name, entry)
 
         retry_swap(self.manifest, delete)
-        self._maintain_manifest()
+        self.maintain_manifest()
 
     def reserve_identities(self, count: int, at_least: int) -> int:
         """Reserve consecutive ids of types, properties or tables and return the first one.
@@ -591,7 +590,8 @@ class Repository:
         if self.background is not None:
             self.background.notice_commit(branch)
 
-    def _maintain_manifest(self) -> None:
+    def maintain_manifest(self) -> None:
+        """Compact the log and remove old versions of the manifest if it is time to. An error is a warning."""
         maintain_manifest(self.manifest, self.objects, self.warnings)
 
     def check_writable(self, action: str) -> None:

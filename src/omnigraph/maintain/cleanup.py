@@ -28,6 +28,7 @@ from omnigraph.graph.recovery.intents import Intent
 from omnigraph.graph.recovery.leases import FoundLeases, Lease, TargetLock, find_leases
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.swap_retries import retry_swap
+from omnigraph.graph.tags import tagged_commits
 from omnigraph.lang.temporal import epoch_micros
 from omnigraph.maintain.collection_clock import CollectionClock
 from omnigraph.maintain.collection_fence import CollectionFence
@@ -120,11 +121,11 @@ def cleanup(
     """Remove the files that no retained commit needs; without `confirm` only report them.
 
     A commit is retained if it is one of the newest `keep` commits of a branch, if it was the head of a branch
-    within `older_than`, if it is a head, or if it is the merge base of two branches. Files younger than `grace`
-    are kept, and so are commits that were a head within `grace`. Ages are measured with the clock of the storage
-    system. With any `grace` a concurrent write is safe: if its files may have been removed, it is prepared again. A
-    type that fails is reported and does not stop the others. After an interruption nothing that is retained is
-    missing, and a second run removes the rest.
+    within `older_than`, if it is a head or has a tag, or if it is the merge base of two branches. Files younger
+    than `grace` are kept, and so are commits that were a head within `grace`. Ages are measured with the clock of
+    the storage system. With any `grace` a concurrent write is safe: if its files may have been removed, it is
+    prepared again. A type that fails is reported and does not stop the others. After an interruption nothing that
+    is retained is missing, and a second run removes the rest.
     """
     policy = Retention.of(keep, older_than)
     if confirm and repository.requested_mode == "r":
@@ -324,6 +325,9 @@ class _GarbageCollection:
                 self._mark_commit(marks, get(id_))
         for base in self._merge_bases.of(view, heads_of_branches):
             self._mark_commit(marks, base)
+        for commit in tagged_commits(self._manifest, view, get):
+            self._pause()
+            self._mark_commit(marks, commit)
         for head in heads_of_branches:
             for pin in head.commit.tables.values():
                 marks.heads[pin.path, pin.version] = head.branch

@@ -11,12 +11,13 @@ from omnigraph.graph.format_version import OLDEST_SUPPORTED
 from omnigraph.graph.publish import now_micros
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest import PATH, NotAGraph, SwapLost
-from omnigraph.store.manifest.manifest_files import BUCKETS, new_id
+from omnigraph.store.manifest.manifest_files import BUCKETS, TAGS, new_id
 from omnigraph.store.manifest.manifest_inspection import ManifestInspection
 from omnigraph.store.manifest.manifest_rebuild import (
     damaged_versions,
     rebuild_buckets,
     rebuild_registry,
+    rebuild_tags,
     rebuild_versions,
 )
 from omnigraph.store.manifest.records import Registry
@@ -64,6 +65,14 @@ def repair_manifest(root: LanceRoot, objects: ObjectStore, *, confirm: bool) -> 
             problem += f"; restored {len(found)} of them"
             inspection = _inspect(root, objects)
         repairs.append(ManifestRepair(f"{PATH}/branches", problem, rebuilt=confirm))
+    tags = inspection.unreadable(TAGS)
+    if tags:
+        problem = f"the entries of {sum(file.rows for file in tags)} tags cannot be read"
+        if confirm:
+            found = _swap(lambda: rebuild_tags(root, objects, inspection))
+            problem += f"; restored {len(found)} of them"
+            inspection = _inspect(root, objects)
+        repairs.append(ManifestRepair(f"{PATH}/tags", problem, rebuilt=confirm))
     names = {head.incarnation for head in inspection.heads.values()}
     lost = [file for file in inspection.view.of_kind("head") if file.parts[0] not in names]
     problem = "the head cannot be read; run `omnigraph verify` and reset the branch"
@@ -91,4 +100,4 @@ def _swap(rebuild: Callable[[], T]) -> T:
     try:
         return rebuild()
     except SwapLost as error:
-        raise Conflict("another process changed the branches", hint="run repair again") from error
+        raise Conflict("another process changed the branches or tags", hint="run repair again") from error

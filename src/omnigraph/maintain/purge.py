@@ -1,7 +1,7 @@
 """Purge: remove at once the versions of some tables that only earlier commits refer to.
 
 A hard drop promises that the dropped data cannot be read any more. Garbage collection would wait for its grace
-period and keep retained commits. Purge keeps only the versions that the head of a branch or a pending bulk
+period and keep retained commits. Purge keeps only the versions that the head of a branch, a tag or a pending bulk
 write needs. Files that no commit refers to are left to garbage collection, because a write in progress may be
 about to commit them.
 
@@ -17,12 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from omnigraph.errors import NotFound
-from omnigraph.graph.history import branch_heads
+from omnigraph.graph.history import branch_heads, get_commit
 from omnigraph.graph.recovery.intents import Intent
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.swap_retries import retry_swap
+from omnigraph.graph.tags import tagged_commits
 from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.manifest.branch_swaps import touch_bucket
 from omnigraph.store.manifest.manifest_change import ManifestChange
@@ -40,7 +42,7 @@ class PurgeReport:
 
 
 def purge(repository: Repository, paths: Iterable[str]) -> PurgeReport:
-    """Remove the versions of the tables at these paths that no head and no pending bulk write needs.
+    """Remove the versions of the tables at these paths that no head, no tag and no pending bulk write needs.
 
     Nothing is removed from a graph in memory, because its files cannot be listed. They end with the process.
     """
@@ -102,9 +104,11 @@ class _Purge:
         return PurgeReport(len(removed), sum(file.size for file in removed))
 
     def _head_versions(self, view: ManifestView) -> set[int]:
-        """Return the versions that the heads of branches pin."""
-        heads = branch_heads(self._repository.manifest, view)
-        pins = (pin for head in heads for pin in head.commit.tables.values())
+        """Return the versions that the heads of branches and tagged commits pin."""
+        manifest = self._repository.manifest
+        heads = (head.commit for head in branch_heads(manifest, view))
+        tagged = tagged_commits(manifest, view, partial(get_commit, manifest, view))
+        pins = (pin for commit in chain(heads, tagged) for pin in commit.tables.values())
         return {pin.version for pin in pins if pin.path == self._path}
 
     def _pending_versions(self, pending: Iterable[Intent], view: ManifestView) -> set[int]:

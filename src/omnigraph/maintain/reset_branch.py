@@ -91,6 +91,8 @@ def reset_branch(
     if confirm:
         repository.check_writable("reset a branch")
     verifier = GraphVerifier(repository.tables.root, repository.objects, VerifyOptions(branch=branch))
+    if to is not None and to in verifier.inspection.tags:
+        to = verifier.inspection.tags[to].commit
     branches = verifier.lineage.branches()
     if branch not in branches:
         raise branch_not_found(branch, branches)

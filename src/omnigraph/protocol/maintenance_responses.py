@@ -103,7 +103,7 @@ class SettingsOutput(ResponseModel):
 
 
 class DamageOutput(ResponseModel):
-    """A damaged file, or a violated rule, with the branches and commits that it affects."""
+    """A damaged file, or a violated rule, with the branches, tags and commits that it affects."""
 
     kind: str
     problem: str
@@ -116,6 +116,7 @@ class DamageOutput(ResponseModel):
     rows: int
     blocks_reads: bool
     remedy: str
+    tags: list[str]
 
 
 class BranchStateOutput(ResponseModel):

@@ -26,6 +26,12 @@ def _strip_branch_name(name: str) -> str:
     return name.strip()
 
 
+def _strip_tag_name(name: str) -> str:
+    if not name.strip():
+        raise ValueError("tag name cannot be empty")
+    return name.strip()
+
+
 def _parse_timestamp(text: Any) -> datetime:
     try:
         timestamp = datetime.fromisoformat(text)
@@ -38,6 +44,7 @@ def _parse_timestamp(text: Any) -> datetime:
 
 # Stripped here, so that policy checks and the graph see the same name.
 BranchName: TypeAlias = Annotated[str, AfterValidator(_strip_branch_name)]
+TagName: TypeAlias = Annotated[str, AfterValidator(_strip_tag_name)]
 Timestamp: TypeAlias = Annotated[datetime, BeforeValidator(_parse_timestamp)]
 
 _QUERY = AliasChoices("query", "query_source")
@@ -190,6 +197,14 @@ class BranchCreateRequest(LenientRequest):
     from_: BranchName = Field(default="main", alias="from")
     snapshot: str | None = None
     at: Timestamp | None = None
+
+
+class TagCreateRequest(LenientRequest):
+    """Tag creation request. `at` is a branch, a tag, a commit id, or a time on `main` in ISO 8601."""
+
+    name: TagName
+    at: str = "main"
+    message: str | None = None
 
 
 class ThreeWayMergeRequest(LenientRequest):

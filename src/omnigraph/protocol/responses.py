@@ -118,6 +118,30 @@ class BranchDeleteOutput(ResponseModel):
     actor_id: str | None = None
 
 
+class TagOutput(ResponseModel):
+    """A tag. `created_at` is in microseconds since the Unix epoch. `message` is left out if there is none."""
+
+    name: str
+    graph_commit_id: str
+    actor_id: str | None = None
+    created_at: Int64
+    message: str | None = None
+
+
+class TagListOutput(ResponseModel):
+    """Tags, sorted by name. `next_after` is present if there are more tags than `limit`."""
+
+    tags: list[TagOutput]
+    next_after: str | None = None
+
+
+class TagDeleteOutput(ResponseModel):
+    """Result of a tag deletion."""
+
+    name: str
+    actor_id: str | None = None
+
+
 class MergeConflictOutput(ResponseModel):
     """A merge conflict. A resolution refers to it by `id`."""
 

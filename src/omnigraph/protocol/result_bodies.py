@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.lang.temporal import epoch_micros
 
 if TYPE_CHECKING:
+    from omnigraph.api.interface.tags import Tag
     from omnigraph.api.results.commits import Commit
     from omnigraph.api.results.loads import LoadReceipt
     from omnigraph.api.results.maintenance_reports import Recovery
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
     from omnigraph.api.results.receipts import Receipt
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.sources.input_warnings import InputWarnings
+
+
+def tag_body(tag: Tag) -> dict[str, Any]:
+    """Return the body of a tag. `message` is left out if there is none."""
+    return {
+        "name": tag.name,
+        "graph_commit_id": tag.commit_id,
+        "actor_id": tag.actor,
+        "created_at": epoch_micros(tag.created_at),
+        **({} if tag.message is None else {"message": tag.message}),
+    }
 
 
 def commit_body(commit: Commit) -> dict[str, Any]:

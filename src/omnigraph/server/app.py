@@ -60,6 +60,7 @@ from omnigraph.server.routes import (
     schemas,
     service,
     stored_queries,
+    tags,
     writes,
 )
 from omnigraph.server.running_queries import RunningQueries
@@ -75,6 +76,7 @@ ROUTE_MODULES = (
     loads,
     load_files,
     branches,
+    tags,
     commits,
     changes,
     diffs,

@@ -10,7 +10,7 @@ from omnigraph.api.results.changes import State, named_state
 from omnigraph.api.results.commits import At, state_at
 from omnigraph.errors import NotFound, PermissionDenied
 from omnigraph.graph.argument_checks import check_text
-from omnigraph.graph.branch_names import MAIN, normalize_branch_name
+from omnigraph.graph.branch_names import MAIN, has_form_of_commit_id, normalize_branch_name
 
 if TYPE_CHECKING:
     from omnigraph.graph.repository import At as StoredAt
@@ -92,12 +92,16 @@ class Authorizer:
         # Returning the snapshot ensures that the authorized state is the one that is read.
         return snapshot
 
-    def authorize_commit_id(self, action: str, commit_id: str, *, actor: str | None = None) -> None:
-        """Authorize an action on the state and the changes of a commit."""
+    def authorize_commit_id(self, action: str, commit_id: str, *, actor: str | None = None) -> str:
+        """Authorize an action on the state and the changes of a commit; return its id.
+
+        A tag may name the commit. The call uses the returned id, because the tag may name another commit later.
+        """
         if self.gate is None:
             self.authorize(action, actor=actor)
-        else:
-            self.authorize_at(action, MAIN, commit_id, actor=actor)
+            return commit_id if has_form_of_commit_id(commit_id) else self.repository.commit(commit_id).id
+        snapshot = self.authorize_at(action, MAIN, commit_id, actor=actor)
+        return self.repository.snapshot(at=snapshot).commit_id
 
     def authorize_commit(self, action: str, commit: CommitRecord, *, actor: str | None = None) -> None:
         """Authorize an action on a commit by the branch on which it was made.
@@ -113,23 +117,25 @@ class Authorizer:
         exists = entry is not None and entry.incarnation == commit.incarnation
         self.authorize(action, commit.branch if exists else None, actor=actor)
 
-    def authorize_state(self, action: str, state: State) -> tuple[Snapshot, str | None]:
+    def authorize_state(
+        self, action: str, state: State, *, actor: str | None = None
+    ) -> tuple[Snapshot, str | None]:
         """Authorize an action on a state; return its snapshot, and its branch if a branch named it."""
         from omnigraph.changes.states import find_state
 
         try:
             snapshot, branch = find_state(self.repository, named_state(state))
         except NotFound:
-            self.authorize(action)
+            self.authorize(action, actor=actor)
             raise
         if branch is None and isinstance(state, datetime):
-            self.authorize(action, MAIN)
+            self.authorize(action, MAIN, actor=actor)
             if not self._is_head(MAIN, snapshot.commit):
-                self.authorize_commit(action, snapshot.commit)
+                self.authorize_commit(action, snapshot.commit, actor=actor)
         elif branch is None:
-            self.authorize_commit(action, snapshot.commit)
+            self.authorize_commit(action, snapshot.commit, actor=actor)
         else:
-            self.authorize(action, branch)
+            self.authorize(action, branch, actor=actor)
         return snapshot, branch
 
     def _is_head(self, branch: str, commit: CommitRecord) -> bool:

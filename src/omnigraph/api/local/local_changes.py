@@ -44,7 +44,7 @@ class LocalChangeReads(ChangeReads):
     ) -> ChangePage:
         from omnigraph.changes.change_pages import read_commit_page
 
-        self._authorizer.authorize_commit_id("read", commit_id)
+        commit_id = self._authorizer.authorize_commit_id("read", commit_id)
         return read_commit_page(self._repository, self._cache, commit_id, change_filter, limit, page_token)
 
     def _feed(self, request: FeedRequest, limit: int | None) -> FeedPage:

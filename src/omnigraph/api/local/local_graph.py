@@ -30,6 +30,7 @@ from omnigraph.api.local.local_merges import run_revert
 from omnigraph.api.local.local_mutations import run_mutation
 from omnigraph.api.local.local_runs import LocalRuns
 from omnigraph.api.local.local_schema import LocalSchemaView
+from omnigraph.api.local.local_tags import LocalTags
 from omnigraph.api.local.open_options import OpenOptions
 from omnigraph.api.local.spark_reads import is_for_spark, spark_frame, spark_rows
 from omnigraph.api.results.commits import At, Commit
@@ -76,6 +77,7 @@ class LocalGraph(LocalChangeReads, Graph):
         authorizer = Authorizer(repository, options.actor, gate, granted)
         super().__init__(repository, authorizer, reader.cache)
         self.branches = LocalBranches(repository, authorizer)
+        self.tags = LocalTags(repository, authorizer)
         self.schema = LocalSchemaView(repository, authorizer)
         self.runs = LocalRuns(repository, authorizer)
         self._options = options

@@ -68,7 +68,7 @@ def run_revert(
     from omnigraph.graph.write_request import WriteRequest
     from omnigraph.merge.prepare_merge import prepare_revert
 
-    authorizer.authorize_commit_id("read", commit_id, actor=request.actor)
+    commit_id = authorizer.authorize_commit_id("read", commit_id, actor=request.actor)
     options = _merge_options(repository, request)
     undone = repository.snapshot(request.into, commit_id)
     if undone.commit.parent is None:

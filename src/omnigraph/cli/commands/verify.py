@@ -127,6 +127,8 @@ def _print_damage(item: Damage) -> None:
         properties = "all properties" if item.property is None else item.property
         lines.append(("type", f"{item.type_key} ({properties})" if item.file else item.type_key))
     lines.append(("branches", ", ".join(item.branches) or "none"))
+    if item.tags:
+        lines.append(("tags", ", ".join(item.tags)))
     if item.commit_count:
         shown = ", ".join(item.commits[:_SHOWN_COMMITS])
         more = item.commit_count - min(_SHOWN_COMMITS, len(item.commits))

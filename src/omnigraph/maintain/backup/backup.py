@@ -16,24 +16,33 @@ from functools import partial
 
 from omnigraph.errors import Conflict, NotFound, OmnigraphError
 from omnigraph.graph.branch_names import MAIN
+from omnigraph.graph.commit_names import find_named_commit
 from omnigraph.graph.format_version import CURRENT
 from omnigraph.graph.history import ancestors_by_distance, branch_heads, get_commit
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.recovery.leases import TargetLock, has_unfinished_copy
 from omnigraph.graph.repository import Repository
+from omnigraph.graph.tags import tagged_commits
 from omnigraph.maintain.backup.copy_files import FileCopier
 from omnigraph.maintain.backup.copy_options import DEFAULT_OPTIONS, CopyOptions
 from omnigraph.maintain.backup.copy_report import CopyReport
 from omnigraph.maintain.backup.copy_run import CopyRun, CopyState
 from omnigraph.maintain.backup.copy_target import graph_exists
 from omnigraph.maintain.backup.selection import Selection, select_commits
-from omnigraph.store.manifest.branch_entries import first_buckets
+from omnigraph.store.manifest.bucket_entries import first_buckets
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_copy import CopiedManifestFile
-from omnigraph.store.manifest.manifest_files import RECLAIMED, ManifestFile, new_id
+from omnigraph.store.manifest.manifest_files import BUCKETS, RECLAIMED, TAGS, ManifestFile, new_id
 from omnigraph.store.manifest.manifest_view import ManifestView
-from omnigraph.store.manifest.records import BackupMark, BranchEntry, HeadRecord, Registry
+from omnigraph.store.manifest.records import (
+    BackupMark,
+    BranchEntry,
+    CommitRecord,
+    HeadRecord,
+    Registry,
+    TagEntry,
+)
 
 
 def backup(
@@ -45,10 +54,10 @@ def backup(
 ) -> CopyReport:
     """Bring a backup up to date, or create it in an empty place.
 
-    The backup has every commit of every branch, and the data of all commits whose data the graph still has. With
-    `since` it has the data of that commit, of all commits that are not its ancestors, and of merge bases. What the
-    target has already stays there. Raises `Conflict` if the target is another graph, is not a backup, has commits
-    that the source lacks, or is being written.
+    The backup has every commit of every branch, every tag, and the data of all commits whose data the graph still
+    has. With `since` it has the data of that commit, of all commits that are not its ancestors, of tags and of
+    merge bases. What the target has already stays there. Raises `Conflict` if the target is another graph, is not a
+    backup, has commits that the source lacks, or is being written.
 
     A missing or damaged table file raises `StorageError`. With `skip_damaged` everything else is copied, and the
     report lists the files that were left out. The next run tries them again.
@@ -61,8 +70,8 @@ def restore(
 ) -> CopyReport:
     """Copy a backup, or any other graph, into an empty place as a graph that can be written.
 
-    It has the id, the branches and the history of the source. Raises `Conflict` or `InvalidInput` if the place is
-    not empty. An interrupted restore leaves nothing that can be opened; the next call completes it.
+    It has the id, the branches, the tags and the history of the source. Raises `Conflict` or `InvalidInput` if the
+    place is not empty. An interrupted restore leaves nothing that can be opened; the next call completes it.
     """
     return _Restore(source, uri, options).run()
 
@@ -77,8 +86,8 @@ def clone(
 ) -> CopyReport:
     """Create a new graph in an empty place whose `main` is the head of one branch.
 
-    The graph has an id of its own, one branch, and the commits of the history of that branch. Without `history`
-    only the head has data. Raises the same errors as `restore`.
+    The graph has an id of its own, one branch, the commits of the history of that branch and their tags. Without
+    `history` only the head has data, and only its tags are there. Raises the same errors as `restore`.
     """
     return _Clone(source, uri, options, branch, history).run()
 
@@ -94,7 +103,7 @@ class _Backup(CopyRun):
 
     def check_target(self, state: CopyState) -> None:
         if self._since is not None:
-            get_commit(self.source.manifest, state.view, self._since)
+            self._since = find_named_commit(self.source.manifest, state.view, self._since).id
         copy = state.copy
         if copy is None:
             self.target.check_empty()
@@ -117,14 +126,18 @@ class _Backup(CopyRun):
         copy = state.copy
         manifest = self.source.manifest
         if copy is None or not self._covers(copy):
-            return select_commits(manifest, state.view, state.heads, since=self._since)
+            return select_commits(manifest, state.view, state.heads, state.tags.values(), since=self._since)
         return select_commits(
             manifest,
             state.view,
             state.heads,
+            state.tags.values(),
             since=self._since,
             is_copied=lambda id_: copy.find_commit(copy.view, id_) is not None,
-            copied_heads=[head.commit for head in branch_heads(copy, copy.view)],
+            copied_heads=[
+                *(head.commit for head in branch_heads(copy, copy.view)),
+                *tagged_commits(copy, copy.view, partial(get_commit, copy, copy.view)),
+            ],
         )
 
     def _covers(self, copy: Manifest) -> bool:
@@ -219,7 +232,7 @@ class _Restore(_NewGraph):
         return state.heads
 
     def select(self, state: CopyState) -> Selection:
-        return select_commits(self.source.manifest, state.view, state.heads)
+        return select_commits(self.source.manifest, state.view, state.heads, state.tags.values())
 
     def manifest_files(self, state: CopyState) -> list[ManifestFile]:
         return _without_registry(state.view)
@@ -257,9 +270,18 @@ class _Clone(_NewGraph):
         return heads
 
     def select(self, state: CopyState) -> Selection:
-        return select_commits(
-            self.source.manifest, state.view, self.source_heads(state), history=self._history
-        )
+        (head,) = self.source_heads(state)
+        tags = self._tags(state, self._history_of(state, head))
+        return select_commits(self.source.manifest, state.view, [head], tags.values(), history=self._history)
+
+    def _history_of(self, state: CopyState, head: HeadRecord) -> list[CommitRecord]:
+        get = partial(get_commit, self.source.manifest, state.view)
+        return [get(item.id) for _, item in ancestors_by_distance(get, head.commit)]
+
+    def _tags(self, state: CopyState, history: Sequence[CommitRecord]) -> dict[str, TagEntry]:
+        """Return the tags of commits that have data in the clone. `history` begins with the head."""
+        ids = {commit.id for commit in (history if self._history else history[:1])}
+        return {name: entry for name, entry in state.tags.items() if entry.commit in ids}
 
     def manifest_files(self, state: CopyState) -> list[ManifestFile]:
         # Digests that were recorded later belong to files and not to commits.
@@ -277,8 +299,7 @@ class _Clone(_NewGraph):
     ) -> Manifest:
         manifest, now = self.source.manifest, now_micros()
         (head,) = self.source_heads(state)
-        get = partial(get_commit, manifest, state.view)
-        commits = [get(item.id) for _, item in ancestors_by_distance(get, head.commit)]
+        commits = self._history_of(state, head)
         schemas = {name: manifest.schema(state.view, name) for name in {item.schema for item in commits}}
         incarnation = new_id()
         registry = Registry(
@@ -294,7 +315,10 @@ class _Clone(_NewGraph):
             [HeadRecord(MAIN, incarnation, head.commit)],
             commits,
             schemas,
-            buckets=first_buckets([(MAIN, BranchEntry(incarnation, now))]),
+            buckets=[
+                *first_buckets(BUCKETS, [(MAIN, BranchEntry(incarnation, now))]),
+                *first_buckets(TAGS, self._tags(state, commits).items()),
+            ],
         )
         return Manifest.create(self.target.root, change, [file.fragment for file in files])
 

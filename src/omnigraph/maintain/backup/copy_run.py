@@ -39,7 +39,7 @@ from omnigraph.store.manifest.manifest import Manifest, SwapLost, SwapOutcomeUnk
 from omnigraph.store.manifest.manifest_copy import CopiedManifestFile, describe_files
 from omnigraph.store.manifest.manifest_files import ManifestFile
 from omnigraph.store.manifest.manifest_view import ManifestView
-from omnigraph.store.manifest.records import HeadRecord, Registry
+from omnigraph.store.manifest.records import HeadRecord, Registry, TagEntry
 from omnigraph.store.tables.table_files import TableFiles
 
 # How often a run starts again because a branch moved and the data of its former head was removed.
@@ -50,13 +50,17 @@ _MAX_HELD_COMMITS = 10_000
 
 @dataclass(frozen=True)
 class CopyState:
-    """One version of the source, and the manifest of the target if there is a copy with `commits` commits."""
+    """One version of the source, and the manifest of the target if there is a copy with `commits` commits.
+
+    `tags` are the tags of the source by name.
+    """
 
     view: ManifestView
     registry: Registry
     heads: Sequence[HeadRecord]
     copy: Manifest | None
     commits: int
+    tags: Mapping[str, TagEntry]
 
 
 class CopyRun(ABC):
@@ -217,7 +221,8 @@ class CopyRun(ABC):
         registry = manifest.registry(view)
         # The rows that a copy adds to its manifest have checksums, whatever the format of the source.
         registry = replace(registry, format=max(registry.format, CHECKSUMS))
-        return CopyState(view, registry, branch_heads(manifest, view), copy, commits)
+        tags = manifest.tags.all(view)
+        return CopyState(view, registry, branch_heads(manifest, view), copy, commits, tags)
 
     def _digests(self, state: CopyState, selection: Selection) -> Mapping[tuple[str, str], FileDigest]:
         """Return the recorded digests of the files to copy."""

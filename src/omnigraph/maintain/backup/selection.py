@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 
 from omnigraph.graph.history import ancestors_by_distance, get_commit
 from omnigraph.maintain.retention import MergeBases
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.manifest_view import ManifestView
-from omnigraph.store.manifest.records import CommitRecord, HeadRecord
+from omnigraph.store.manifest.records import CommitRecord, HeadRecord, TagEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +53,27 @@ def select_commits(
     manifest: Manifest,
     view: ManifestView,
     heads: Sequence[HeadRecord],
+    tags: Iterable[TagEntry] = (),
     *,
     since: str | None = None,
     history: bool = True,
     is_copied: Callable[[str], bool] = lambda _: False,
     copied_heads: Sequence[CommitRecord] = (),
 ) -> Selection:
-    """Select the commits of some branches whose data has to be copied.
+    """Select the commits of some branches and tags whose data has to be copied.
 
-    These are the heads and their ancestors, without proper ancestors of the commit `since`, and without history
-    only the heads. The merge bases of the branches belong to them, so that the copy can merge. The walk does not
-    pass commits for which `is_copied` is true. `copied_heads` are heads of the copy: all of their data is there.
+    These are the heads, the tagged commits and their ancestors, without proper ancestors of the commit `since`, and
+    without history only the heads and the tagged commits. The merge bases of the branches belong to them, so that
+    the copy can merge. The walk does not pass commits for which `is_copied` is true. `copied_heads` are the heads
+    and the tagged commits of the copy: all of their data is there.
     """
     chosen = _Selecting(copied_heads)
     get = partial(get_commit, manifest, view)
     before = _proper_ancestors(manifest, view, since)
     done = {commit.id for commit in copied_heads}
     # A head does not hold the digests of its commit, the log does.
-    new_heads = {id_: get(id_) for id_ in (head.commit.id for head in heads) if id_ not in done}
+    ids = chain((head.commit.id for head in heads), (tag.commit for tag in tags))
+    new_heads = {id_: get(id_) for id_ in ids if id_ not in done}
     for commit in new_heads.values():
         # Also if the commit was copied: its data may have been removed from the copy since.
         chosen.add(commit, required=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import OmnigraphError
@@ -95,6 +95,10 @@ class Lineage:
             yield _damage("manifest", f"there is no entry of branch '{head.branch}'", head.commit.id)
         if not self._inspection.unreadable("commit"):
             yield from self._check_links()
+            for name, entry in self._inspection.tags.items():
+                if entry.commit not in self._links:
+                    problem = f"commit {entry.commit} of tag '{name}' does not exist"
+                    yield replace(_damage("lineage", problem, entry.commit), tags=(name,))
         for schema in sorted(self.schemas | {item.commit.schema for item in self._inspection.heads.values()}):
             if self.catalog(schema) is None and not self._is_in_damaged_file(schema):
                 yield _damage("manifest", f"schema {schema} is missing or cannot be parsed")
@@ -175,6 +179,9 @@ class Lineage:
                 return Damage(item.kind, item.problem, file, branches=every, remedy=REPAIR_MANIFEST)
             case "branches":
                 problem = f"{item.problem}; the entries of {record.rows} branches cannot be read"
+                return Damage(item.kind, problem, file, remedy=REPAIR_MANIFEST)
+            case "tags":
+                problem = f"{item.problem}; the entries of {record.rows} tags cannot be read"
                 return Damage(item.kind, problem, file, remedy=REPAIR_MANIFEST)
             case "schema":
                 names = tuple(sorted(_branches_with_schema(self._inspection.heads, record.parts[0])))

@@ -32,7 +32,8 @@ class Damage:
     as ``node:Person``, and `property` the properties that the file holds, None if it holds all of them. `branches`
     are the branches whose head needs the file. `commits` are the commits that need it, newest first; there are
     `commit_count` of them. `rows` is the number of rows of the newest of these commits that are lost or wrong.
-    `blocks_reads` is False if queries without the file still return correct results.
+    `blocks_reads` is False if queries without the file still return correct results. `tags` are the tags whose
+    commit needs the file.
     """
 
     kind: DamageKind
@@ -46,6 +47,7 @@ class Damage:
     rows: int = 0
     blocks_reads: bool = True
     remedy: str = ""
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

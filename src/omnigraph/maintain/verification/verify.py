@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from omnigraph.engine.engine_choice import RunTasks
 from omnigraph.errors import NotFound, OmnigraphError
@@ -110,7 +111,7 @@ class GraphVerifier:
         return [name]
 
     def _scope(self, heads: Iterable[CommitRecord]) -> Iterator[CommitRecord]:
-        """Yield the commits to check: the heads, or all commits that the heads reach."""
+        """Yield the commits to check: the heads and tagged commits, or all commits that they reach."""
         waiting, seen = list(heads), set()
         while waiting:
             commit = waiting.pop()
@@ -121,6 +122,13 @@ class GraphVerifier:
             if self._options.all_commits:
                 parents = (self.find_commit(id_) for id_ in (commit.parent, commit.merged_parent) if id_)
                 waiting += [parent for parent in parents if parent is not None and parent.id not in seen]
+
+    @cached_property
+    def _tagged(self) -> dict[str, CommitRecord]:
+        """The commits of tags by the name of the tag, as far as they can be read."""
+        found = {entry.commit: self.find_commit(entry.commit) for entry in self.inspection.tags.values()}
+        tags = self.inspection.tags.items()
+        return {name: commit for name, entry in tags if (commit := found[entry.commit]) is not None}
 
     def find_commit(self, id_: str) -> CommitRecord | None:
         """Return a commit by its id; None if it does not exist or its row cannot be read."""
@@ -137,19 +145,20 @@ class GraphVerifier:
         """Check everything in the scope and return the report."""
         branches = self._chosen_branches()
         heads = {name: commit for name in branches if (commit := self.head_of(name)) is not None}
+        starts = [*heads.values(), *(self._tagged.values() if self._options.branch is None else ())]
         pins: dict[Version, tuple[TablePin, TableInfo]] = {}
         commits = 0
-        for commit in self._scope(heads.values()):
+        for commit in self._scope(starts):
             commits += 1
             pins.update(self._pins(commit))
         self.versions.check(pins)
-        required = {(pin.path, pin.version) for head in heads.values() for pin in head.tables.values()}
+        required = {(pin.path, pin.version) for start in starts for pin in start.tables.values()}
         reclaimed = {item for item in pins if item not in required and self.versions.is_missing(item)}
         reclaimed -= self._lost_versions(reclaimed)
         present = {item: pin for item, pin in pins.items() if item not in reclaimed}
         rows = self.versions.check_rows(present)
         if not self._options.quick:
-            self.versions.check_endpoints(self._endpoint_tasks(heads.values()))
+            self.versions.check_endpoints(self._endpoint_tasks(starts))
         damage = [*self.lineage.damage(), *self._table_damage(present)]
         recorded = self._record(present) if self._options.record else 0
         states = tuple(self._state(name) for name in branches)
@@ -165,7 +174,7 @@ class GraphVerifier:
             rows=rows,
             not_recorded=unrecorded + self.inspection.unrecorded - recorded,
             recorded=recorded,
-            reclaimed=self._count_reclaimed(heads.values(), reclaimed),
+            reclaimed=self._count_reclaimed(starts, reclaimed),
             damage=tuple(replace(item, problem=self._without_root(item.problem)) for item in damage),
             branches=states,
             notes=tuple(self._notes(heads)),
@@ -337,6 +346,7 @@ class GraphVerifier:
             # cannot be read. An altered index may be readable, and wrong.
             file.kind != "transaction" and (file.kind != "index" or kind == "altered"),
             remedy,
+            self._tags_pinning(versions),
         )
 
     def _row_damage(
@@ -360,6 +370,7 @@ class GraphVerifier:
             item.count,
             loses_rows,
             remedy,
+            self._tags_pinning({version}),
         )
 
     def _branches_pinning(self, versions: set[Version]) -> tuple[str, ...]:
@@ -369,6 +380,13 @@ class GraphVerifier:
             if head is not None and any(_version(pin) in versions for pin in head.tables.values()):
                 names.append(name)
         return tuple(names)
+
+    def _tags_pinning(self, versions: set[Version]) -> tuple[str, ...]:
+        return tuple(
+            name
+            for name, commit in self._tagged.items()
+            if any(_version(pin) in versions for pin in commit.tables.values())
+        )
 
     # --- intact commits ----------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ _ACTIONS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("invoke_query", "invoke_query_if_graph_commit"), ("invoke_query",)),
     **dict.fromkeys(("setSettings", "verify"), ("admin",)),
     **dict.fromkeys(("cleanup", "repair"), ("admin", "change")),
-    "createBranch": ("branch_create",),
+    **dict.fromkeys(("createBranch", "createTag"), ("branch_create",)),
     "mergeBranches": ("branch_merge",),
     "applySchema": ("schema_apply",),
 }

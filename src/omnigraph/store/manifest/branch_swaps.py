@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from omnigraph.store.manifest.branch_entries import first_buckets
+from omnigraph.store.manifest.bucket_entries import first_buckets
 from omnigraph.store.manifest.manifest import Manifest, SwapLost
 from omnigraph.store.manifest.manifest_change import ManifestChange
-from omnigraph.store.manifest.manifest_files import ManifestFile
+from omnigraph.store.manifest.manifest_files import BUCKETS, ManifestFile
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import MAIN_BRANCH, BranchEntry, HeadRecord, Registry
 
@@ -31,11 +31,11 @@ MAX_FOLDED_BUCKETS: Final = 8
 def create_branch_if_absent(
     manifest: Manifest, view: ManifestView, name: str, entry: BranchEntry, registry: Registry | None = None
 ) -> ManifestView:
-    """Create a branch at rest at the commit of its entry; `SwapLost` if the branch exists.
+    """Create a branch at rest at the commit of its entry; `SwapLost` if a branch or a tag of the name exists.
 
     With a registry, the swap also fails if the registry was replaced since the view.
     """
-    if manifest.branch(view, name) is not None:
+    if manifest.branch(view, name) is not None or manifest.tags.get(view, name) is not None:
         raise SwapLost
     removed = [] if registry is None else view.of_kind("registry")
     return _replace_buckets(manifest, view, name, entry, *removed, registry=registry)
@@ -119,6 +119,6 @@ def move_branches_to_buckets(manifest: Manifest, view: ManifestView, format_: in
     registry = manifest.registry(view)
     change = ManifestChange(
         registry=registry.with_format(format_).without_branches(),
-        buckets=first_buckets((registry.legacy_branches or {}).items()),
+        buckets=first_buckets(BUCKETS, (registry.legacy_branches or {}).items()),
     )
     return manifest.replace_files(view, view.of_kind("registry"), change)

@@ -30,6 +30,7 @@ from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import data_files, get_fragment, transaction_file, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.branch_entries import BranchEntries
+from omnigraph.store.manifest.bucket_entries import BucketEntries
 from omnigraph.store.manifest.manifest_change import ManifestChange, new_files
 from omnigraph.store.manifest.manifest_errors import (
     damaged_file,
@@ -40,6 +41,7 @@ from omnigraph.store.manifest.manifest_errors import (
 )
 from omnigraph.store.manifest.manifest_files import (
     LOG_KINDS,
+    TAGS,
     UNFINISHED,
     LogKind,
     ManifestFile,
@@ -61,6 +63,7 @@ from omnigraph.store.manifest.records import (
     HeadRecord,
     RecoveryRecord,
     Registry,
+    TagEntry,
 )
 from omnigraph.store.manifest.row_files import RowFiles, SupersededFile, file_path
 from omnigraph.store.manifest.version_digests import record_version_digest, trim_version_digests
@@ -107,6 +110,7 @@ class Manifest:
         self._lock = threading.Lock()
         self._rows = RowFiles(root, self.refresh)
         self.branch_entries = BranchEntries(self._rows, self.registry)
+        self.tags = BucketEntries(self._rows, TAGS, TagEntry.from_body)
         self._workers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-manifest")
         self._recorded = RecordedFiles()
         self._view = make_view(dataset)

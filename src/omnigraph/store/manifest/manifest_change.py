@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from omnigraph.store.manifest.branch_buckets import Bucket
 from omnigraph.store.manifest.manifest_files import (
     LogKind,
     Rows,
@@ -16,6 +15,7 @@ from omnigraph.store.manifest.manifest_files import (
     registry_name,
     schema_name,
 )
+from omnigraph.store.manifest.name_buckets import Bucket
 from omnigraph.store.manifest.records import (
     CommitRecord,
     DigestRecord,
@@ -50,7 +50,7 @@ def new_files(change: ManifestChange) -> Iterator[tuple[str, Rows]]:
     for head in change.heads:
         yield head_name(head.incarnation), {f"head:{head.branch}": encode_body(head.to_body())}
     for bucket in change.buckets:
-        yield bucket_name(bucket.lower), bucket.rows
+        yield bucket_name(bucket.kind, bucket.lower), bucket.rows
     if change.reclaimed:
         yield reclaimed_name(), dict(change.reclaimed)
     for id_, payload in change.schemas.items():

@@ -26,6 +26,9 @@ _HEX: Final = re.compile("[0-9a-f]{16}")
 # The row of a root whose initialization has not finished. The commit that replaces it creates the graph.
 UNFINISHED = "unfinished"
 BUCKETS = "branches"
+TAGS = "tags"
+# The kinds of files that hold a range of names each.
+BUCKET_KINDS: Final = (BUCKETS, TAGS)
 RECLAIMED = "reclaimed"
 LogKind: TypeAlias = Literal["commit", "recovery", "digests"]
 LOG_KINDS: tuple[LogKind, ...] = ("commit", "recovery", "digests")
@@ -68,7 +71,7 @@ class ManifestFile:
 
     @property
     def lower_bound(self) -> str:
-        """The lower bound of the names of a bucket of branches."""
+        """The lower bound of the names of a bucket."""
         return _decode_bound(self.parts[0])
 
     @property
@@ -161,13 +164,13 @@ def head_name(incarnation: str) -> str:
     return f"head-{incarnation}-{new_id()}{SUFFIX}"
 
 
-def bucket_name(lower: str) -> str:
-    """Return a name for a bucket of branches, given the lower bound of its names.
+def bucket_name(kind: str, lower: str) -> str:
+    """Return a name for a bucket of branches or of tags, given the lower bound of its names.
 
-    >>> bucket_name("ab").startswith("branches-x6162-")
+    >>> bucket_name("branches", "ab").startswith("branches-x6162-")
     True
     """
-    return f"{BUCKETS}-{bound_part(lower)}-{new_id()}{SUFFIX}"
+    return f"{kind}-{bound_part(lower)}-{new_id()}{SUFFIX}"
 
 
 def bound_part(bound: str) -> str:

@@ -17,12 +17,12 @@ from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.file_verification import ExpectedFile, FileDamage, check_file
 from omnigraph.store.lance.lance_files import parse_version_file, transaction_file, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
-from omnigraph.store.manifest.branch_entries import parse_bucket
+from omnigraph.store.manifest.bucket_entries import parse_bucket
 from omnigraph.store.manifest.manifest import PATH, Manifest, NotAGraph
-from omnigraph.store.manifest.manifest_files import BUCKETS, ManifestFile
+from omnigraph.store.manifest.manifest_files import BUCKETS, TAGS, ManifestFile
 from omnigraph.store.manifest.manifest_view import ManifestView, require_version
 from omnigraph.store.manifest.recorded_files import RecordedFiles
-from omnigraph.store.manifest.records import Body, BranchEntry, CommitRecord, HeadRecord, Registry
+from omnigraph.store.manifest.records import Body, BranchEntry, CommitRecord, HeadRecord, Registry, TagEntry
 from omnigraph.store.manifest.row_files import SupersededFile
 from omnigraph.store.manifest.version_digests import read_version_digests
 from omnigraph.store.objects.backend import ObjectInfo
@@ -47,9 +47,9 @@ class ManifestDamage:
 class ManifestInspection:
     """The records of `__manifest` that can be read, and its damaged files.
 
-    `registry` is None if it cannot be read. `branches` are the entries that can be read, by name. `heads` are by
-    incarnation, `schemas` by id. `unrecorded` is the number
-    of files without a digest. `files` and `bytes_read` count what was checked.
+    `registry` is None if it cannot be read. `branches` and `tags` are the entries that can be read, by name.
+    `heads` are by incarnation, `schemas` by id. `unrecorded` is the number of files without a digest. `files` and
+    `bytes_read` count what was checked.
     """
 
     def __init__(self, root: LanceRoot, objects: ObjectStore, *, quick: bool = False) -> None:
@@ -82,6 +82,7 @@ class ManifestInspection:
             self._check_data_file(file)
         self.registry: Registry | None = self._read_registry()
         self.branches: Mapping[str, BranchEntry] = self._read_branches()
+        self.tags: dict[str, TagEntry] = self._read_buckets(TAGS, TagEntry.from_body)
         self.heads: Mapping[str, HeadRecord] = self._read_heads()
         self.schemas: Mapping[str, str] = self._read_schemas()
 
@@ -264,13 +265,16 @@ class ManifestInspection:
     def _read_branches(self) -> dict[str, BranchEntry]:
         if not self.view.buckets.files:
             return dict((self.registry.legacy_branches or {}) if self.registry is not None else {})
-        branches: dict[str, BranchEntry] = {}
-        for file in self.view.buckets.files:
-            entries = self._records(file, BranchEntry.from_body)
+        return self._read_buckets(BUCKETS, BranchEntry.from_body)
+
+    def _read_buckets(self, kind: str, parse: Callable[[Body], T]) -> dict[str, T]:
+        found: dict[str, T] = {}
+        for file in self.view.bucket_index(kind).files:
+            entries = self._records(file, parse)
             if entries:
                 bucket = parse_bucket(file, self.manifest.rows(self.view, file))
-                branches |= dict(zip(bucket.names, entries, strict=True))
-        return branches
+                found |= dict(zip(bucket.names, entries, strict=True))
+        return found
 
     @property
     def has_all_branches(self) -> bool:

@@ -17,13 +17,21 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.lance.lance_root import LanceRoot
-from omnigraph.store.manifest.branch_buckets import Bucket
-from omnigraph.store.manifest.branch_entries import parse_bucket
+from omnigraph.store.manifest.bucket_entries import first_buckets, parse_bucket
 from omnigraph.store.manifest.manifest import PATH, Manifest
 from omnigraph.store.manifest.manifest_change import ManifestChange
-from omnigraph.store.manifest.manifest_files import BUCKETS, LOG_KINDS, RECLAIMED, ManifestFile, parse_file
+from omnigraph.store.manifest.manifest_files import (
+    BUCKET_KINDS,
+    BUCKETS,
+    LOG_KINDS,
+    RECLAIMED,
+    TAGS,
+    ManifestFile,
+    parse_file,
+)
 from omnigraph.store.manifest.manifest_inspection import ManifestInspection
 from omnigraph.store.manifest.manifest_rows import decode_row
+from omnigraph.store.manifest.name_buckets import Bucket
 from omnigraph.store.manifest.records import (
     MAIN_BRANCH,
     Body,
@@ -33,6 +41,7 @@ from omnigraph.store.manifest.records import (
     HeadRecord,
     RecoveryRecord,
     Registry,
+    TagEntry,
     encode_body,
 )
 from omnigraph.store.objects.object_store import ObjectStore
@@ -41,6 +50,8 @@ T = TypeVar("T")
 
 # The first format whose branches are in buckets.
 BUCKET_FORMAT: Final = 3
+# The first format with tags.
+TAG_FORMAT: Final = 4
 DAMAGED_FOLDER: Final = f"{PATH}/_damaged"
 
 
@@ -158,7 +169,7 @@ def _change_of(root: LanceRoot, names: list[str]) -> ManifestChange | None:
             schemas=dict(schemas),
             recoveries=_parse(files, rows, "recovery", RecoveryRecord.from_body),
             digests=_parse(files, rows, "digests", DigestRecord.from_body),
-            buckets=[parse_bucket(file, rows[file.name]) for file in files if file.kind == BUCKETS],
+            buckets=[parse_bucket(file, rows[file.name]) for file in files if file.kind in BUCKET_KINDS],
             reclaimed={
                 key: text for file in files if file.kind == RECLAIMED for key, text in rows[file.name].items()
             },
@@ -213,7 +224,8 @@ def rebuild_registry(
     main = inspection.branches.get(MAIN_BRANCH)
     legacy = None if view.buckets.files else _branches_of_heads(inspection, older.legacy_branches or {})
     # Only formats before 3 have no buckets, and only later formats have them.
-    format_ = max(older.format, BUCKET_FORMAT) if legacy is None else min(older.format, BUCKET_FORMAT - 1)
+    least = TAG_FORMAT if view.of_kind(TAGS) else BUCKET_FORMAT
+    format_ = max(older.format, least) if legacy is None else min(older.format, BUCKET_FORMAT - 1)
     registry = Registry(
         format_,
         older.graph_id,
@@ -244,7 +256,7 @@ def rebuild_buckets(root: LanceRoot, objects: ObjectStore, inspection: ManifestI
     for position, file in enumerate(index.files):
         if file not in damaged:
             continue
-        entries = next(_older_entries(root, objects, file), {})
+        entries = next(_older_entries(root, objects, file, BranchEntry.from_body), {})
         for head in inspection.heads.values():
             if index.find(head.branch) == position:
                 entries.setdefault(head.branch, BranchEntry(head.incarnation, head.commit.created_at))
@@ -263,6 +275,31 @@ def rebuild_buckets(root: LanceRoot, objects: ObjectStore, inspection: ManifestI
     return names
 
 
+def rebuild_tags(root: LanceRoot, objects: ObjectStore, inspection: ManifestInspection) -> list[str]:
+    """Replace the buckets of tags, some of which cannot be read; return the names of the tags that were found.
+
+    The entries come from an older file of the same bucket. A tag that only the last change of the bucket created is
+    lost. A tag that this change deleted is there again, unless a branch has its name now.
+    """
+    manifest, view = inspection.manifest, inspection.view
+    found: dict[str, TagEntry] = {}
+    for file in inspection.unreadable(TAGS):
+        found |= next(_older_entries(root, objects, file, TagEntry.from_body), {})
+    found = {
+        name: entry
+        for name, entry in found.items()
+        if name not in inspection.tags
+        and name not in inspection.branches
+        and manifest.find_commit(view, entry.commit) is not None
+    }
+    change = ManifestChange(
+        registry=manifest.registry(view).with_next_epoch(),
+        buckets=first_buckets(TAGS, (inspection.tags | found).items()),
+    )
+    manifest.replace_files(view, [*view.of_kind("registry"), *view.of_kind(TAGS)], change)
+    return sorted(found)
+
+
 def _newest_commits(inspection: ManifestInspection) -> dict[str, str]:
     """Return the newest commit of each incarnation."""
     newest: dict[str, CommitRecord] = {}
@@ -274,10 +311,10 @@ def _newest_commits(inspection: ManifestInspection) -> dict[str, str]:
 
 
 def _older_entries(
-    root: LanceRoot, objects: ObjectStore, file: ManifestFile
-) -> Iterator[dict[str, BranchEntry]]:
+    root: LanceRoot, objects: ObjectStore, file: ManifestFile, parse: Callable[[Body], T]
+) -> Iterator[dict[str, T]]:
     """Yield the entries of older files of a bucket that can be read, newest first."""
-    prefix = f"{BUCKETS}-{file.parts[0]}-"
+    prefix = f"{file.kind}-{file.parts[0]}-"
     names = [item.key.rpartition("/")[2] for item in objects.list(f"{PATH}/data")]
     for name in sorted((item for item in names if item.startswith(prefix)), reverse=True):
         if name != file.name:
@@ -285,7 +322,7 @@ def _older_entries(
                 older = parse_file(0, name, 0)
                 bucket = parse_bucket(older, _read_rows(root, older))
                 texts = zip(bucket.names, bucket.rows.values(), strict=True)
-                yield {key: BranchEntry.from_body(json.loads(text)) for key, text in texts}
+                yield {key: parse(json.loads(text)) for key, text in texts}
             except (OmnigraphError, OSError, ValueError, KeyError, TypeError):
                 continue
 

@@ -15,9 +15,9 @@ import lance
 
 from omnigraph.errors import StorageError
 from omnigraph.store.lance.lance_files import file_name, get_fragment, version_file
-from omnigraph.store.manifest.branch_buckets import BucketIndex
 from omnigraph.store.manifest.manifest_errors import MANIFEST, damaged_file
-from omnigraph.store.manifest.manifest_files import BUCKETS, WEIGHT_MODULUS, ManifestFile, parse_file
+from omnigraph.store.manifest.manifest_files import BUCKETS, TAGS, WEIGHT_MODULUS, ManifestFile, parse_file
+from omnigraph.store.manifest.name_buckets import BucketIndex
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,14 @@ class ManifestView:
     def buckets(self) -> BucketIndex:
         """The buckets of branches, ordered by name. A graph of a format before 3 has none."""
         return BucketIndex(self.of_kind(BUCKETS))
+
+    @cached_property
+    def _tag_buckets(self) -> BucketIndex:
+        return BucketIndex(self.of_kind(TAGS))
+
+    def bucket_index(self, kind: str) -> BucketIndex:
+        """Return the buckets of branches or of tags, ordered by name. A graph without tags has none of tags."""
+        return self.buckets if kind == BUCKETS else self._tag_buckets
 
     def head_file(self, incarnation: str) -> ManifestFile | None:
         """Return the head file of a branch incarnation, or None if the branch is at rest or was deleted."""

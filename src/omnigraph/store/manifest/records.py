@@ -178,6 +178,32 @@ class BranchEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class TagEntry:
+    """A tag: a name for a commit. `id` distinguishes it from an earlier, deleted tag of the same name."""
+
+    id: str
+    commit: str
+    created_at: int
+    created_by: str | None = None
+    message: str | None = None
+
+    def to_body(self) -> Body:
+        """Return the JSON form."""
+        return {
+            "id": self.id,
+            "commit": self.commit,
+            "created_at": self.created_at,
+            "created_by": self.created_by,
+            "message": self.message,
+        }
+
+    @classmethod
+    def from_body(cls, body: Body) -> TagEntry:
+        """Parse the JSON form."""
+        return cls(body["id"], body["commit"], int(body["created_at"]), body["created_by"], body["message"])
+
+
+@dataclass(frozen=True, slots=True)
 class BackupMark:
     """The mark of a backup, which cannot be written. `since` is the commit from which on it has data, or None.
 

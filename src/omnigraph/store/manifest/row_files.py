@@ -17,7 +17,7 @@ from omnigraph.store.file_digests import digest_file
 from omnigraph.store.lance.lance_files import file_name, get_fragment
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest_errors import MANIFEST, reading_file
-from omnigraph.store.manifest.manifest_files import BUCKETS, ManifestFile, Rows
+from omnigraph.store.manifest.manifest_files import BUCKET_KINDS, ManifestFile, Rows
 from omnigraph.store.manifest.manifest_rows import StoredRows, decode_row, encode_row, parse_row
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.manifest_writer import FileLayout, write_named_file
@@ -28,6 +28,7 @@ T = TypeVar("T")
 ROW_SCHEMA: Final = pa.schema(
     [pa.field("key", pa.string(), nullable=False), pa.field("body", pa.string(), nullable=False)]
 )
+_BUCKET_NAMES: Final = tuple(f"{kind}-" for kind in BUCKET_KINDS)
 # From some 250 rows on Lance compresses texts, which takes ten times as long as writing them. A bucket of branches
 # is rewritten for every branch that is created.
 _BUCKET: Final = FileLayout(
@@ -100,9 +101,9 @@ class RowFiles:
             table = fragment.take(range(file.rows)) if is_small else fragment.to_table()
             keys, stored = table["key"].to_pylist(), table["body"].to_pylist()
             path = file_path(file)
-            if file.kind == BUCKETS and self._is_intact(file):
+            if file.kind in BUCKET_KINDS and self._is_intact(file):
                 rows = StoredRows.sort(keys, stored)
-            elif file.kind == BUCKETS:
+            elif file.kind in BUCKET_KINDS:
                 rows = StoredRows.check(path, keys, stored)
             else:
                 rows = {key: decode_row(path, key, body) for key, body in zip(keys, stored, strict=True)}
@@ -122,7 +123,7 @@ class RowFiles:
             return False
 
     def read_stored(self, view: ManifestView, file: ManifestFile) -> StoredRows:
-        """Return the rows of a bucket of branches. Raises the errors of `read`."""
+        """Return the rows of a bucket. Raises the errors of `read`."""
         rows = self.read(view, file)
         assert isinstance(rows, StoredRows)
         return rows
@@ -250,7 +251,7 @@ class RowFiles:
 
 def _choose_layout(name: str, rows: int) -> FileLayout:
     """Return how a file is stored, given its name and the number of its rows."""
-    if name.startswith(f"{BUCKETS}-"):
+    if name.startswith(_BUCKET_NAMES):
         return _BUCKET
     return _LARGE_LOG if rows >= COMPRESSED_ROWS else _SMALL
 

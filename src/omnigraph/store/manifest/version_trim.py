@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from omnigraph.store.lance.lance_files import parse_version_file, version_file
-from omnigraph.store.manifest.manifest_files import BUCKETS
+from omnigraph.store.manifest.manifest_files import BUCKET_KINDS
 from omnigraph.store.objects.backend import ObjectInfo
 
 # A commit whose version is a multiple of this number trims. Exactly one commit has it, whichever process made it.
@@ -33,7 +33,7 @@ UNCOMMITTED: Final = timedelta(seconds=30)
 # A registry that is damaged is rebuilt with the help of older ones.
 KEPT_REGISTRIES: Final = 4
 _REGISTRIES: Final = "data/registry-"
-_BUCKETS: Final = f"data/{BUCKETS}-"
+_BUCKETS: Final = tuple(f"data/{kind}-" for kind in BUCKET_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,10 @@ class StoredVersions:
                 yield name
 
     def _spared(self, needed: frozenset[str]) -> frozenset[str]:
-        """Return the old files that help to rebuild a damaged registry or a damaged bucket of branches."""
+        """Return the old files that help to rebuild a damaged registry or a damaged bucket."""
         registries = sorted(name for name in self.data if name.startswith(_REGISTRIES) and name not in needed)
         # The newest old file of every bucket that exists.
-        newest: dict[str, str] = {}
+        newest: dict[tuple[str, str], str] = {}
         for name in sorted(self.data):
             if name.startswith(_BUCKETS) and name not in needed:
                 newest[_bucket_of(name)] = name
@@ -116,5 +116,7 @@ class StoredVersions:
         return frozenset([*registries[-KEPT_REGISTRIES:], *kept])
 
 
-def _bucket_of(name: str) -> str:
-    return name.removeprefix(_BUCKETS).partition("-")[0]
+def _bucket_of(name: str) -> tuple[str, str]:
+    """Return the kind and the lower bound of a bucket, as its file name states them."""
+    kind, bound, *_ = name.removeprefix("data/").split("-")
+    return kind, bound

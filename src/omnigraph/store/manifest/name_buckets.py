@@ -1,27 +1,27 @@
-"""Buckets of branches: each file of this kind holds the branches of one range of names.
+"""Buckets: each file of kind `branches` or `tags` holds the branches or the tags of one range of names.
 
 A graph may have ten thousand branches, and few of them move at any time. A bucket holds an entry for each branch of
 its range. The entry of a branch at rest names its head commit; the entry of a branch that moves names none, and the
-head is alone in a file of its own. The buckets of a view cover all names: a bucket begins at its lower bound and
-ends where the next one begins.
+head is alone in a file of its own. The entry of a tag names its commit. The buckets of one kind in a view cover all
+names: a bucket begins at its lower bound and ends where the next one begins.
 
-Creating, deleting and the first write of a branch replace its bucket. A bucket that is too large is split. A bucket
-that becomes small is joined with the one before it.
+Creating, deleting and the first write of a branch replace its bucket, and so do creating and deleting a tag. A
+bucket that is too large is split. A bucket that becomes small is joined with the one before it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
-from omnigraph.store.manifest.manifest_files import ManifestFile, bound_part
+from omnigraph.store.manifest.manifest_files import BUCKETS, TAGS, ManifestFile, bound_part
 from omnigraph.store.manifest.manifest_rows import StoredRows
 
-# The key of a row is this prefix and the name of the branch.
-KEY_PREFIX: Final = "branch:"
+# The key of a row is this prefix, by the kind of the file, and the name of the branch or tag.
+KEY_PREFIXES: Final[Mapping[str, str]] = {BUCKETS: "branch:", TAGS: "tag:"}
 
 # Larger buckets take longer to write; smaller ones are more files, which every version of the manifest lists.
 MAX_ENTRIES: Final = 256
@@ -37,19 +37,28 @@ class Bucket:
 
     lower: str
     rows: StoredRows = field(default_factory=StoredRows)
+    kind: str = BUCKETS
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of all keys."""
+        return KEY_PREFIXES[self.kind]
 
     @property
     def names(self) -> list[str]:
-        """The names of the branches, sorted."""
-        return [key.removeprefix(KEY_PREFIX) for key in self.rows]
+        """The names of the branches or tags, sorted."""
+        return [key.removeprefix(self.prefix) for key in self.rows]
+
+    def __contains__(self, name: str) -> bool:
+        return self.prefix + name in self.rows
 
     def with_row(self, name: str, text: str) -> Bucket:
         """Return the bucket with an entry added or replaced."""
-        return Bucket(self.lower, self.rows.with_row(KEY_PREFIX + name, text))
+        return replace(self, rows=self.rows.with_row(self.prefix + name, text))
 
     def without_row(self, name: str) -> Bucket:
         """Return the bucket without an entry."""
-        return Bucket(self.lower, self.rows.without_row(KEY_PREFIX + name))
+        return replace(self, rows=self.rows.without_row(self.prefix + name))
 
     def split(self, added: str | None = None) -> list[Bucket]:
         """Return the bucket, or its two parts if it is too large.
@@ -69,7 +78,7 @@ class Bucket:
             if len(bound.encode()) <= _MAX_BOUND_BYTES:
                 first = self.rows.part(0, position)
                 second = self.rows.part(position, len(names))
-                return [Bucket(self.lower, first), Bucket(bound, second)]
+                return [replace(self, rows=first), replace(self, lower=bound, rows=second)]
         # All names begin with the same long text. The bucket stays large.
         return [self]
 
@@ -87,7 +96,7 @@ def shortest_separator(before: str, after: str) -> str:
 
 
 class BucketIndex:
-    """The bucket files of a view, ordered by their lower bounds."""
+    """The bucket files of one kind in a view, ordered by their lower bounds."""
 
     def __init__(self, files: Iterable[ManifestFile]) -> None:
         # The bounds in file names have the same order as the bounds, and need not be decoded for every view.

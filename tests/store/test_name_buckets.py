@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.store.manifest import branch_buckets
-from omnigraph.store.manifest.branch_buckets import (
+from omnigraph.store.manifest import name_buckets
+from omnigraph.store.manifest.bucket_entries import select_names
+from omnigraph.store.manifest.manifest_files import BUCKETS, bucket_name, parse_file
+from omnigraph.store.manifest.manifest_rows import StoredRows
+from omnigraph.store.manifest.name_buckets import (
     MAX_ENTRIES,
     Bucket,
     BucketIndex,
     shortest_separator,
 )
-from omnigraph.store.manifest.branch_entries import select_names
-from omnigraph.store.manifest.manifest_files import bucket_name, parse_file
-from omnigraph.store.manifest.manifest_rows import StoredRows
 
 # Seven eighths of a bucket stay in it when names in ascending order split it.
 FILLED = MAX_ENTRIES + 1 - (MAX_ENTRIES + 1) // 8
@@ -23,7 +23,7 @@ NAMES = st.text(st.characters(min_codepoint=33, exclude_categories=["Cs"]), min_
 
 def index_of(buckets: list[Bucket]) -> BucketIndex:
     files = [
-        parse_file(number, bucket_name(bucket.lower), len(bucket.rows))
+        parse_file(number, bucket_name(BUCKETS, bucket.lower), len(bucket.rows))
         for number, bucket in enumerate(buckets)
     ]
     return BucketIndex(reversed(files))
@@ -31,7 +31,7 @@ def index_of(buckets: list[Bucket]) -> BucketIndex:
 
 @given(st.text(max_size=20))
 def test_bound_in_a_file_name_reads_back(bound: str) -> None:
-    file = parse_file(0, bucket_name(bound), 1)
+    file = parse_file(0, bucket_name(BUCKETS, bound), 1)
     assert file.lower_bound == bound
 
 
@@ -45,15 +45,15 @@ def test_separator_is_between_two_names(first: str, second: str) -> None:
 @given(st.sets(NAMES, min_size=1, max_size=60))
 def test_buckets_of_many_names_cover_every_name(names: set[str]) -> None:
     buckets = [Bucket("")]
-    with_limit = branch_buckets.MAX_ENTRIES
+    with_limit = name_buckets.MAX_ENTRIES
     try:
-        branch_buckets.MAX_ENTRIES = 4  # type: ignore[misc]
+        name_buckets.MAX_ENTRIES = 4  # type: ignore[misc]
         for name in names:
             position = index_of(buckets).find(name)
             buckets[position : position + 1] = buckets[position].with_row(name, "{}").split(name)
             buckets.sort(key=lambda bucket: bucket.lower)
     finally:
-        branch_buckets.MAX_ENTRIES = with_limit  # type: ignore[misc]
+        name_buckets.MAX_ENTRIES = with_limit  # type: ignore[misc]
     index = index_of(buckets)
     assert index.bounds[0] == ""
     assert all(name in buckets[index.find(name)].names for name in names)
