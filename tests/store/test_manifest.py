@@ -372,6 +372,21 @@ def test_refresh_reads_only_new_files() -> None:
     assert sum(head.sequence == 3 for head in heads) == 1
 
 
+def test_refresh_of_many_threads_reads_a_new_version_once(tmp_path: Path) -> None:
+    writer = make_manifest(str(tmp_path / "g"), ["main"])
+    reader = reopen(writer)
+
+    def read_head() -> tuple[ManifestView, object]:
+        view = reader.refresh()
+        return view, reader.rows(view, view.of_kind("head")[0])
+
+    for _ in range(10):
+        move(writer, writer.view, "main")
+        found = [item for item in together([read_head] * 8) if not isinstance(item, Exception)]
+        assert [view.version for view, _ in found] == [writer.view.version] * 8
+        assert len({(id(view), id(rows)) for view, rows in found}) == 1
+
+
 def test_refresh_without_new_version_returns_the_same_view(uri: str) -> None:
     manifest = make_manifest(uri)
     assert manifest.refresh() is manifest.view

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+from omnigraph.store.shared_reads import SharedReads
 
 
 class Sized(Protocol):
@@ -52,14 +53,6 @@ class CacheStats:
 
 
 @dataclass
-class _PendingBuild:
-    """A build in progress, and the number of threads that run it or wait for it."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    threads: int = 0
-
-
-@dataclass
 class _Counters:
     """Hits and misses of one cache. Modified only under the lock of its pool."""
 
@@ -82,7 +75,7 @@ class CachePool:
         self._versions: dict[Hashable, list[Hashable]] = {}
         # How many values hold an object, by the identity of the object, and its bytes.
         self._parts: dict[int, tuple[int, int]] = {}
-        self._builds: dict[tuple[Hashable, Hashable], _PendingBuild] = {}
+        self._builds = SharedReads()
         self._uses: dict[tuple[Hashable, Hashable], int] = {}
         self._nbytes = 0
 
@@ -133,7 +126,7 @@ class CachePool:
     ) -> T:
         """Return a value; build it if it is not cached, and cache it if it fits."""
         key = (family, version)
-        with self._building(key):
+        with self._builds.alone(key):
             value: T | None = self.get(family, version, counters)
             if value is None:
                 value = build()
@@ -143,7 +136,7 @@ class CachePool:
     def update(self, family: Hashable, build: Callable[[T | None], T], counters: _Counters) -> T:
         """Replace the value of a family without versions by one built from the cached value."""
         key = (family, None)
-        with self._building(key):
+        with self._builds.alone(key):
             value = build(self.latest(family))
             self._store(key, value, counters)
         return value
@@ -169,21 +162,6 @@ class CachePool:
         with self._lock:
             for version in list(self._versions.get(family, ())):
                 self._remove((family, version))
-
-    @contextmanager
-    def _building(self, key: tuple[Hashable, Hashable]) -> Iterator[None]:
-        """Hold the build lock of a key. The last thread to leave removes the lock, also after an error."""
-        with self._lock:
-            build = self._builds.setdefault(key, _PendingBuild())
-            build.threads += 1
-        try:
-            with build.lock:
-                yield
-        finally:
-            with self._lock:
-                build.threads -= 1
-                if not build.threads:
-                    del self._builds[key]
 
     def _store(self, key: tuple[Hashable, Hashable], value: Sized, counters: _Counters) -> None:
         with self._lock:

@@ -67,7 +67,11 @@ from omnigraph.store.manifest.records import (
 )
 from omnigraph.store.manifest.row_files import RowFiles, SupersededFile, file_path
 from omnigraph.store.manifest.version_digests import record_version_digest, trim_version_digests
-from omnigraph.store.manifest.version_probe import VersionProbe, find_recorded_version
+from omnigraph.store.manifest.version_probe import (
+    VersionProbe,
+    find_newest_version,
+    find_recorded_version,
+)
 from omnigraph.store.manifest.version_trim import KEEP_ALWAYS, TRIM_EVERY, UNCOMMITTED, StoredVersions
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import attribute_requests_to, propagate_context
@@ -108,6 +112,7 @@ class Manifest:
     def __init__(self, root: LanceRoot, dataset: lance.LanceDataset) -> None:
         self.root = root
         self._lock = threading.Lock()
+        self._refreshing = threading.Lock()
         self._rows = RowFiles(root, self.refresh)
         self.branch_entries = BranchEntries(self._rows, self.registry)
         self.tags = BucketEntries(self._rows, TAGS, TagEntry.from_body)
@@ -175,21 +180,22 @@ class Manifest:
         return self._view
 
     def refresh(self) -> ManifestView:
-        """Return the newest version. One request detects new commits, and only new files are read."""
+        """Return the newest version. One request detects new commits, and one thread reads the new files."""
         attribute_requests_to(self.root.request_counter)
         current = self._view
         try:
-            with translate_lance_errors("refresh __manifest"):
-                latest = None if self._probe is None else self._probe.find_newest(current.version)
-                if latest is None:
-                    latest = current.dataset.latest_version
-                if latest == current.version:
-                    return current
-                if latest < current.version:
-                    raise replaced_error(latest, current.version)
-                dataset = current.dataset.checkout_version(latest)
-                require_version(dataset, latest)
-                return self._advance(dataset)
+            latest = find_newest_version(current, self._probe)
+            if latest == current.version:
+                return current
+            if latest < current.version:
+                raise replaced_error(latest, current.version)
+            with self._refreshing:
+                if self._view.version >= latest:
+                    return self._view
+                with translate_lance_errors("refresh __manifest"):
+                    dataset = self._view.dataset.checkout_version(latest)
+                    require_version(dataset, latest)
+                    return self._advance(dataset)
         except NotFound as error:
             raise vanished_error() from error
         except StorageError as error:

@@ -22,6 +22,7 @@ from omnigraph.store.manifest.manifest_rows import StoredRows, decode_row, encod
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.manifest_writer import FileLayout, write_named_file
 from omnigraph.store.manifest.records import Body
+from omnigraph.store.shared_reads import SharedReads
 
 T = TypeVar("T")
 
@@ -71,6 +72,7 @@ class RowFiles:
         self._session = root.file_session(MANIFEST)
         self._refresh = refresh
         self._lock = threading.Lock()
+        self._reads = SharedReads()
         self._files: LRUCache[str, Rows] = LRUCache(_CACHED_CHARACTERS, getsizeof=_count_characters)
         # Stored bodies of rows of large files.
         self._found: LRUCache[str, str] = LRUCache(_CACHED_SINGLE_ROWS)
@@ -85,12 +87,20 @@ class RowFiles:
 
     def read(self, view: ManifestView, file: ManifestFile) -> Rows:
         """Return the rows of a file; `SupersededFile` if the view is too old, `StorageError` if it is damaged."""
+        rows = self._cached_rows(file)
+        if rows is not None:
+            return rows
+        # After a commit many threads need its head at the same time.
+        with self._reads.alone(file.name):
+            rows = self._cached_rows(file)
+            if rows is None:
+                rows = self._read(view, file)
+                self._cache(file.name, rows)
+            return rows
+
+    def _cached_rows(self, file: ManifestFile) -> Rows | None:
         with self._lock:
-            rows = self._files.get(file.name)
-        if rows is None:
-            rows = self._read(view, file)
-            self._cache(file.name, rows)
-        return rows
+            return self._files.get(file.name)
 
     def _read(self, view: ManifestView, file: ManifestFile) -> Rows:
         rows: Rows

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import version_file
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.version_digests import last_recorded_version
 
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -57,6 +59,15 @@ class VersionProbe:
 
     def _exists(self, version: int) -> bool:
         return os.path.exists(f"{self.folder}/{version_file(version)}")  # noqa: PTH110 - every read does it
+
+
+def find_newest_version(view: ManifestView, probe: VersionProbe | None) -> int:
+    """Return the newest version of `__manifest`, given a view of it. With a probe, Lance is not called."""
+    latest = None if probe is None else probe.find_newest(view.version)
+    if latest is not None:
+        return latest
+    with translate_lance_errors("refresh __manifest"):
+        return int(view.dataset.latest_version)
 
 
 def find_recorded_version(local: Path | None) -> int | None:
