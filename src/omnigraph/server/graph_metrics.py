@@ -90,6 +90,8 @@ class GraphRequestMetrics:
             ["graph", "kind"],
             registry=registry,
         )
+        # Looking up a series by its labels takes longer than counting.
+        self._series: dict[tuple[str, str, str, int], tuple[Counter, Histogram]] = {}
 
     def end(
         self,
@@ -101,13 +103,23 @@ class GraphRequestMetrics:
         storage_requests: Mapping[str, int],
     ) -> None:
         """Count a request to a graph that is finished."""
-        kind = classify_route(method, route)
-        self._requests.labels(graph, kind, f"{status // 100}xx").inc()
-        self._seconds.labels(graph, kind).observe(seconds)
+        key = (graph, method, route, status // 100)
+        series = self._series.get(key)
+        if series is None:
+            kind = classify_route(method, route)
+            requests = self._requests.labels(graph, kind, f"{status // 100}xx")
+            series = self._series[key] = requests, self._seconds.labels(graph, kind)
+            for name in storage_requests:
+                # The series exists from the first request on.
+                self._storage_requests.labels(graph, name)
+        requests, durations = series
+        requests.inc()
+        durations.observe(seconds)
         if status in _CONFLICTS:
             self._conflicts.labels(graph, _CONFLICTS[status]).inc()
         for name, count in storage_requests.items():
-            self._storage_requests.labels(graph, name).inc(count)
+            if count:
+                self._storage_requests.labels(graph, name).inc(count)
 
 
 class GraphCollector(Collector):

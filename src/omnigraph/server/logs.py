@@ -8,12 +8,16 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 LOGGER = logging.getLogger("omnigraph.server")
 # Members of every line.
 _COMMON: dict[str, str] = {}
 _LOGGER_NAMES = (LOGGER.name, "uvicorn.error")
+# `json.dumps` would create an encoder for every line.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 class JsonFormatter(logging.Formatter):
@@ -30,7 +34,15 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             members["trace"] = self.formatException(record.exc_info)
-        return json.dumps(members, ensure_ascii=False, default=str)
+        return _ENCODER.encode(members)
+
+
+def log_request(fields: Mapping[str, Any]) -> None:
+    """Write a line of the access log. The place in the source that logs it is not looked up."""
+    if LOGGER.isEnabledFor(logging.INFO):
+        record = logging.LogRecord(LOGGER.name, logging.INFO, __file__, 0, "request", None, None)
+        record.fields = fields
+        LOGGER.handle(record)
 
 
 def name_process(name: str) -> None:

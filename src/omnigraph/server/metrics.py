@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import (
@@ -25,6 +26,15 @@ MEDIA_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 # The creation time of each series would double their number.
 disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True, slots=True)
+class _RouteSeries:
+    """The series that a request of one method, route and status updates."""
+
+    requests: Counter
+    seconds: Histogram
+    storage_requests: Mapping[str, Counter]
 
 
 class Metrics:
@@ -72,6 +82,8 @@ class Metrics:
 
         self._graph_requests = GraphRequestMetrics(self._registry, BUCKETS)
         self._complete: Callable[[bytes], bytes] | None = None
+        # Looking up a series by its labels takes longer than counting. Methods, routes and statuses are few.
+        self._series: dict[tuple[str, str, int], _RouteSeries] = {}
 
     def add_history(self, complete: Callable[[bytes], bytes]) -> None:
         """Let a function add the counters of former processes whenever the metrics are rendered."""
@@ -96,13 +108,32 @@ class Metrics:
         is the number of storage requests by kind. `graph` is the id of a served graph.
         """
         self._in_flight.dec()
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(method, route).observe(seconds)
-        for kind in STORAGE_REQUEST_KINDS:
-            self._storage_requests.labels(method, route, kind).inc((storage_requests or {}).get(kind, 0))
+        series = self._series.get((method, route, status))
+        if series is None:
+            series = self._series[method, route, status] = self._find_series(method, route, status)
+        series.requests.inc()
+        series.seconds.observe(seconds)
+        counts = storage_requests or {}
+        for kind, counter in series.storage_requests.items():
+            # Most reads are answered from memory.
+            if count := counts.get(kind, 0):
+                counter.inc(count)
         if graph is not None:
-            counts = {kind: (storage_requests or {}).get(kind, 0) for kind in STORAGE_REQUEST_KINDS}
-            self._graph_requests.end(graph, method, route, status, seconds, counts)
+            self._graph_requests.end(
+                graph,
+                method,
+                route,
+                status,
+                seconds,
+                {kind: counts.get(kind, 0) for kind in series.storage_requests},
+            )
+
+    def _find_series(self, method: str, route: str, status: int) -> _RouteSeries:
+        return _RouteSeries(
+            self._requests.labels(method, route, str(status)),
+            self._seconds.labels(method, route),
+            {kind: self._storage_requests.labels(method, route, kind) for kind in STORAGE_REQUEST_KINDS},
+        )
 
     def render(self) -> bytes:
         """Return all metrics in the Prometheus text format."""

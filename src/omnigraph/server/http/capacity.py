@@ -75,8 +75,7 @@ class Capacity:
         try:
             yield slot
         finally:
-            slot.release()
-            self.count(-1, 0)
+            self.count(-1, -slot.reserved)
 
 
 class RequestSlot:
@@ -84,7 +83,8 @@ class RequestSlot:
 
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
-        self._bytes = 0
+        # Bytes of the body, which are returned with the slot.
+        self.reserved = 0
 
     def reserve(self, size: int) -> None:
         """Count bytes that stay in memory until the response; `HttpError` with 503 if the limit is exceeded."""
@@ -93,13 +93,7 @@ class RequestSlot:
             raise unavailable(
                 f"server overloaded: limit of {capacity.limits.body_bytes:,} bytes of request bodies in memory"
             )
-        self._bytes += size
-
-    def release(self) -> None:
-        """Return all reserved bytes."""
-        if self._bytes:
-            self._capacity.count(0, -self._bytes)
-            self._bytes = 0
+        self.reserved += size
 
 
 def unavailable(text: str) -> HttpError:

@@ -9,6 +9,7 @@ import socket
 import sys
 import termios
 import time
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -64,6 +65,56 @@ class RateMonitor:
         self._behind = 0.0
 
 
+class Disconnection:
+    """The end of the connection of one request, for work that has to stop then. It belongs to the event loop."""
+
+    def __init__(self) -> None:
+        self.has_happened = False
+        self.on_happen: Callable[[], object] | None = None
+
+    def happen(self) -> None:
+        """Record that the client is gone, and call `on_happen` if it is set."""
+        self.has_happened = True
+        if self.on_happen is not None:
+            self.on_happen()
+
+
+class ResponseTransport:
+    """The transport of one response. Its head is sent together with the first part of the body.
+
+    Otherwise a small response takes two system calls, and wakes up the client twice. A head without a body is sent
+    in the next iteration of the event loop.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head: bytes | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, or hold them if they are the first ones."""
+        if self._head is None:
+            self._head = data
+            self._loop.call_soon(self._flush)
+            return
+        if self._head:
+            data, self._head = self._head + data, b""
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Send what is held, and close the connection."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
+
+
 class Connection(H11Protocol):
     """A client connection. The server calls `check` periodically, which disconnects a slow client."""
 
@@ -86,6 +137,7 @@ class Connection(H11Protocol):
         self._received = 0
         self._unsent = 0
         self._acknowledged = 0
+        self._disconnection = Disconnection()
         self.idle_since = time.monotonic()
         # When the wait for the headers of a request began; None between requests.
         self._headers_since: float | None = self.idle_since
@@ -142,6 +194,13 @@ class Connection(H11Protocol):
         else:
             self.app = cast(Any, _reject_connection)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell a request in progress that its client is gone."""
+        is_active = self.active_cycle is not None
+        super().connection_lost(exc)
+        if is_active:
+            self._disconnection.happen()
+
     def data_received(self, data: bytes) -> None:
         """Process received bytes."""
         self._has_received = True
@@ -158,14 +217,15 @@ class Connection(H11Protocol):
         if self.cycle is not before:
             self._headers_since = None
             self._receive_rate.reset()
-            # The application can end the connection without a response.
-            self.cycle.scope["abort"] = self.abort  # type: ignore[typeddict-unknown-key]
+            self.cycle.transport = cast(asyncio.Transport, ResponseTransport(self.transport, self.loop))
+            scope = cast(dict[str, Any], self.cycle.scope)
+            # The application can end the connection without a response, and can be told that the client is gone.
+            scope["abort"] = self.abort
+            scope["disconnection"] = self._disconnection = Disconnection()
 
     def abort(self) -> None:
         """Close the connection at once. A request in progress gets no further response."""
-        if (cycle := self.active_cycle) is not None:
-            cycle.disconnected = True
-            cycle.message_event.set()
+        self._disconnect_cycle()
         self.transport.abort()
 
     def on_response_complete(self) -> None:
@@ -203,11 +263,15 @@ class Connection(H11Protocol):
                 h11.EndOfMessage(),
             ):
                 self.transport.write(self.conn.send(event) or b"")
+        # The application can no longer send a response.
+        self._disconnect_cycle()
+        self.transport.close()
+
+    def _disconnect_cycle(self) -> None:
         if (cycle := self.active_cycle) is not None:
-            # The application can no longer send a response.
             cycle.disconnected = True
             cycle.message_event.set()
-        self.transport.close()
+            self._disconnection.happen()
 
 
 def _send_queue(connection: socket.socket) -> tuple[int, int | None]:

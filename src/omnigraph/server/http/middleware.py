@@ -19,7 +19,7 @@ from omnigraph.budget.deadline import Deadline, time_limit
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.http.capacity import Capacity
 from omnigraph.server.http.error_responses import INTERNAL_ERROR, HttpError, render_http_error
-from omnigraph.server.logs import LOGGER
+from omnigraph.server.logs import LOGGER, log_request
 from omnigraph.server.metrics import Metrics
 from omnigraph.store.request_counts import track_requests
 
@@ -110,7 +110,7 @@ class RequestMiddleware:
         }
         if status >= 500 and "error" in scope:
             fields["error"] = scope["error"]
-        LOGGER.info("request", extra={"fields": fields})
+        log_request(fields)
 
 
 def _use_raw_path(scope: Scope) -> None:

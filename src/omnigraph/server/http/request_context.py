@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote
@@ -24,6 +24,7 @@ from omnigraph.errors import Cancelled, NotFound, OmnigraphError, PermissionDeni
 from omnigraph.policy.gate import Access
 from omnigraph.protocol.codec import EXACT, encode
 from omnigraph.server.hosted_graphs import HostedGraph, ServerResources
+from omnigraph.server.http.connections import Disconnection
 from omnigraph.server.http.direct_routes import Handler, call_directly
 from omnigraph.server.http.error_responses import HttpError
 from omnigraph.server.http.origins import check_local
@@ -231,20 +232,28 @@ class RequestContext:
                 return JSONResponse(result, media_type=media_type)
             return JSONResponse(to_exact(result) if self.exact else to_body(result), media_type=media_type)
 
-        watcher = asyncio.create_task(self._cancel_on_disconnect())
-        try:
-            return await to_thread.run_sync(respond, limiter=threads)
-        except Cancelled as error:
-            if watcher.done() and not watcher.cancelled():
-                raise ClientDisconnect from error
-            raise
-        finally:
-            watcher.cancel()
+        with self._cancelling_on_disconnect() as disconnection:
+            try:
+                return await to_thread.run_sync(respond, limiter=threads)
+            except Cancelled as error:
+                if disconnection.has_happened:
+                    raise ClientDisconnect from error
+                raise
 
-    async def _cancel_on_disconnect(self) -> None:
+    @contextmanager
+    def _cancelling_on_disconnect(self) -> Iterator[Disconnection]:
         """Cancel the work when the client disconnects. A write that has begun is completed."""
-        while (await self.request.receive())["type"] != "http.disconnect":
-            pass
+        # Only connections of our own server tell it, and a task for each request would take longer.
+        disconnection: Disconnection = self.request.scope.get("disconnection") or Disconnection()
+        disconnection.on_happen = self._cancel
+        if disconnection.has_happened:
+            self._cancel()
+        try:
+            yield disconnection
+        finally:
+            disconnection.on_happen = None
+
+    def _cancel(self) -> None:
         if self.running.deadline is not None:
             self.running.deadline.cancel("the client disconnected")
 

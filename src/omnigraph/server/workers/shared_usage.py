@@ -10,6 +10,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -28,8 +29,9 @@ class SharedUsage:
     """
 
     def __init__(self, folder: Path, processes: int) -> None:
-        self._processes = processes
-        self._row_bytes = _KEY_BYTES + processes * _ENTRY.size
+        # The entries of all processes in one row.
+        self._entries = struct.Struct(f"<{2 * processes}q")
+        self._row_bytes = _KEY_BYTES + self._entries.size
         self._memory = mmap.mmap(-1, _ROWS * self._row_bytes)
         self._path = folder / "usage.lock"
         self._path.touch(mode=0o600)
@@ -62,24 +64,32 @@ class SharedUsage:
         """Remove the counts of a process that has ended."""
         with self._locked():
             for row in range(_ROWS):
-                self._set(row, column, (0, 0))
+                _ENTRY.pack_into(self._memory, self._at(row, column), 0, 0)
 
     def _add(self, key: bytes, requests: int, size: int, limits: tuple[int, int]) -> int | None:
-        with self._locked():
-            row = 0 if key == _ALL else self._find_row(key)
-            if row is None:
-                return 0
-            used = self._sum(row)
-            for index, more in enumerate((requests, size)):
-                if more > 0 and used[index] + more > limits[index]:
-                    return index
-            own = self._get(row, self._column)
-            self._set(row, self._column, (own[0] + requests, own[1] + size))
-            return None
+        # Without a context manager, which takes longer than the lock: every request counts several times. The file
+        # lock is of the process, the mutex of its threads.
+        with self._mutex:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                row = 0 if key == _ALL else self._find_row(key)
+                if row is None:
+                    return 0
+                if requests > 0 or size > 0:
+                    used, bytes_ = self._sum(row)
+                    if requests > 0 and used + requests > limits[0]:
+                        return 0
+                    if size > 0 and bytes_ + size > limits[1]:
+                        return 1
+                at = self._at(row, self._column)
+                own = _ENTRY.unpack_from(self._memory, at)
+                _ENTRY.pack_into(self._memory, at, own[0] + requests, own[1] + size)
+                return None
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        # The file lock is of the process, the mutex of its threads.
         with self._mutex:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
@@ -106,20 +116,14 @@ class SharedUsage:
         return free
 
     def _sum(self, row: int) -> tuple[int, int]:
-        entries = [self._get(row, column) for column in range(self._processes)]
-        return sum(count for count, _ in entries), sum(size for _, size in entries)
-
-    def _get(self, row: int, column: int) -> tuple[int, int]:
-        count, size = _ENTRY.unpack_from(self._memory, self._at(row, column))
-        return count, size
-
-    def _set(self, row: int, column: int, entry: tuple[int, int]) -> None:
-        _ENTRY.pack_into(self._memory, self._at(row, column), *entry)
+        entries = self._entries.unpack_from(self._memory, row * self._row_bytes + _KEY_BYTES)
+        return sum(entries[::2]), sum(entries[1::2])
 
     def _at(self, row: int, column: int) -> int:
         return row * self._row_bytes + _KEY_BYTES + column * _ENTRY.size
 
 
+@lru_cache(_ROWS)
 def _key(kind: str, actor: str | None) -> bytes:
     # A request without an actor is counted apart from an actor with a blank name.
     text = f"{kind}-" if actor is None else f"{kind}+{actor}"

@@ -67,11 +67,7 @@ from omnigraph.store.manifest.records import (
 )
 from omnigraph.store.manifest.row_files import RowFiles, SupersededFile, file_path
 from omnigraph.store.manifest.version_digests import record_version_digest, trim_version_digests
-from omnigraph.store.manifest.version_probe import (
-    VersionProbe,
-    find_newest_version,
-    find_recorded_version,
-)
+from omnigraph.store.manifest.version_probe import VersionProbe, find_newest_version, find_recorded_version
 from omnigraph.store.manifest.version_trim import KEEP_ALWAYS, TRIM_EVERY, UNCOMMITTED, StoredVersions
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import attribute_requests_to, propagate_context
