@@ -240,9 +240,13 @@ class TestChecks:
         assert sorted(json.loads(line)["record"]["data"]["age"] for line in lines) == [20, 200]
 
     def test_load_with_rejects_folder_writes_a_file_there(self, graph: og.Graph, tmp_path: Path) -> None:
-        graph.load(self.BAD, rejects=tmp_path)
-        found = (tmp_path / "rejects.ndjson").read_text(encoding="utf-8").splitlines()
+        receipt = graph.load(self.BAD, rejects=tmp_path)
+        assert receipt.commit is not None
+        path = tmp_path / f"rejects-{receipt.commit.id}.ndjson"
+        assert (receipt.rejects, list(tmp_path.iterdir())) == (str(path), [path])
+        found = path.read_text(encoding="utf-8").splitlines()
         assert sorted(json.loads(line)["line"] for line in found) == [1, 3]
+        assert receipt.rejected_by_rule == {"Person": {"range": 1, "record": 1}}
 
     def test_load_with_unwritable_rejects_target_is_refused_before_reading(
         self, graph: og.Graph, tmp_path: Path
@@ -261,8 +265,9 @@ class TestChecks:
     def test_load_with_rejects_writes_record_with_lone_surrogate(
         self, graph: og.Graph, tmp_path: Path
     ) -> None:
-        graph.load({"Person": pandas.DataFrame({"name": ["Ana", "\ud800"]})}, rejects=tmp_path)
-        (line,) = (tmp_path / "rejects.ndjson").read_text(encoding="utf-8").splitlines()
+        target = tmp_path / "rejects.ndjson"
+        graph.load({"Person": pandas.DataFrame({"name": ["Ana", "\ud800"]})}, rejects=target)
+        (line,) = target.read_text(encoding="utf-8").splitlines()
         assert json.loads(line)["record"] == {"name": "\ud800"}
 
     def test_load_error_names_its_file_once(self, graph: og.Graph, tmp_path: Path) -> None:

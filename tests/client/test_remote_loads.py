@@ -293,17 +293,19 @@ def test_load_with_rejects_file_or_folder_writes_them(twins: Twins, tmp_path: Pa
     twins.load(lambda: {"Person": source}, rejects=tmp_path / "ours.ndjson")
     ours = (tmp_path / "ours.ndjson").read_bytes()
     assert json.loads(ours)["source"] == str(source)
-    twins.remote.load({"Person": source}, "merge", rejects=tmp_path / "rejects")
-    assert (tmp_path / "rejects" / "rejects.ndjson").read_bytes() == ours
+    receipt = twins.remote.load({"Person": source}, "merge", rejects=tmp_path / "rejects")
+    assert receipt.rejects is not None
+    assert Path(receipt.rejects).read_bytes() == ours
+    assert receipt.rejected_by_rule == {"Person": {"record": 1}}
     twins.remote.load([BOB], "merge", rejects=tmp_path / "none.ndjson")
     assert not (tmp_path / "none.ndjson").exists()
 
 
 def test_load_that_is_refused_still_passes_rejects(empty: Twins) -> None:
     seen: list[Any] = []
-    empty.refuse(lambda: [*REJECTED, {**KNOWS, "to": "Zoe"}], rejects=seen.append)
-    assert len(seen) == 4
-    assert seen[:2] == seen[2:]
+    empty.refuse(lambda: [*REJECTED, {**KNOWS, "to": "Zoe"}], rejects=seen.append, max_rejects="50%")
+    assert [item["rule"] for item in seen] == ["record", "record", "endpoint"] * 2
+    assert seen[:3] == seen[3:]
 
 
 def test_load_with_failing_rejects_callback_reports_the_commit(twins: Twins, tmp_path: Path) -> None:
@@ -314,7 +316,7 @@ def test_load_with_failing_rejects_callback_reports_the_commit(twins: Twins, tmp
         f"the server has committed the load: commit {twins.remote.commits()[0].id}"
     ]
     with pytest.raises(OSError, match="File name too long") as caught:
-        twins.remote.load([*REJECTED, {**KNOWS, "to": "Zoe"}], "merge", rejects=too_long)
+        twins.remote.load([*REJECTED, {**KNOWS, "to": "Zoe"}], "merge", rejects=too_long, max_rejects=2)
     assert caught.value.__notes__ == ["the server has committed nothing"]
 
 

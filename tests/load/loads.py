@@ -12,9 +12,11 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.load import LoadResult, prepare_load
+from omnigraph.load.quarantine import Quarantine
+from omnigraph.load.reject_limit import RejectLimit
+from omnigraph.load.reject_log import RejectLog
 from omnigraph.load.spool import LoadLimits, Spool
 from omnigraph.rules.load_mode import WriteMode
-from omnigraph.sources.rejects import OnReject
 from omnigraph.sources.row_batch import InputBatch
 from tests.rules.states import Row, rows_of
 
@@ -43,15 +45,27 @@ def load(
     *,
     limits: LoadLimits = SMALL,
     branch: str = "main",
-    on_reject: OnReject | None = None,
+    rejects: list[Any] | None = None,
+    limit: RejectLimit | None = None,
     source: str | None = None,
 ) -> LoadResult:
     """Load records as the API does."""
     catalog = graph.snapshot(branch).catalog
     batches = input_of(catalog, records, source)
-    with Spool.from_batches(iter(batches), catalog, limits=limits, on_reject=on_reject) as spool:
+    with (
+        RejectLog() as log,
+        Spool.from_batches(
+            iter(batches), catalog, limits=limits, on_reject=None if rejects is None else log.add
+        ) as spool,
+    ):
         request = WriteRequest("load", bulk=spool.is_bulk)
-        receipt, result = graph.write(branch, request, partial(prepare_load, spool=spool, mode=mode))
+        quarantine = None if rejects is None else Quarantine(log, limit)
+        prepare = partial(prepare_load, spool=spool, mode=mode, quarantine=quarantine)
+        try:
+            receipt, result = graph.write(branch, request, prepare)
+        finally:
+            if rejects is not None:
+                rejects += log.lines()
     assert result is not None
     assert (receipt is None) == result.unchanged
     return result

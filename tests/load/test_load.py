@@ -23,7 +23,6 @@ from omnigraph.load.spool import LoadLimits, Spool
 from omnigraph.mutate.overlay import Overlay
 from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.violations import MAX_REPORTED
-from omnigraph.sources.rejects import Reject
 from omnigraph.sources.row_batch import InputBatch
 from tests.catalog.test_identity import catalog_of
 from tests.load.loads import BULK, SMALL, input_of, load, rows
@@ -353,13 +352,13 @@ def test_load_with_rejects_passes_invalid_rows_and_loads_the_others(
         {"id": f"n{number}", "day": 3, "vec": [1.0, float("inf")]} for number in range(MAX_REPORTED + 5)
     ]
     edges = [edge("k7", "Ann", "Cy"), {"id": "k8", "src": "Ann", "since": 0}]
-    rejects: list[Reject] = []
+    rejects: list[Any] = []
     outcome = load(
         graph,
         {"node:Note": [*broken, *notes], "edge:Knows": edges},
         "append",
         limits=limits,
-        on_reject=rejects.append,
+        rejects=rejects,
         source="in.jsonl",
     )
     assert (outcome.rejected, outcome.nodes, outcome.edges) == (
@@ -367,15 +366,22 @@ def test_load_with_rejects_passes_invalid_rows_and_loads_the_others(
         {"Note": MAX_REPORTED + 5},
         {"Knows": 1},
     )
-    assert [item.place for item in rejects] == [*range(1, MAX_REPORTED + 6), 2 * MAX_REPORTED + 12]
-    assert rejects[0].to_json() == {
+    assert [item["line"] for item in rejects] == [*range(1, MAX_REPORTED + 6), 2 * MAX_REPORTED + 12]
+    reason = (
+        "non-nullable property 'text' has null or invalid values; "
+        "vector property 'vec' elements must be finite"
+    )
+    assert rejects[0] == {
         "source": "in.jsonl",
         "line": 1,
-        "error": "non-nullable property 'text' has null or invalid values; "
-        "vector property 'vec' elements must be finite",
+        "type": "Note",
+        "id": "n0",
+        "rule": "required",
+        "reason": reason,
+        "error": reason,
         "record": {"type": "Note", "data": {"id": "n0", "day": "1970-01-04", "vec": [1.0, "Infinity"]}},
     }
-    assert rejects[-1].record == {
+    assert rejects[-1]["record"] == {
         "edge": "Knows",
         "from": "Ann",
         "to": None,
@@ -384,24 +390,27 @@ def test_load_with_rejects_passes_invalid_rows_and_loads_the_others(
 
 
 def test_rejected_record_has_no_generated_id(graph: Repository) -> None:
-    rejects: list[Reject] = []
+    rejects: list[Any] = []
     file = {"data": b"ab", "uri": None}
     records = {"node:Person": [person("Di", age=-1, tags=["x"])], "node:Note": [{"file": file}]}
-    load(graph, records, "append", on_reject=rejects.append)
-    assert [item.record for item in rejects] == [
+    load(graph, records, "append", rejects=rejects)
+    assert [item["record"] for item in rejects] == [
         {"type": "Person", "data": {"name": "Di", "age": -1, "tags": ["x"]}},
         {"type": "Note", "data": {"file": "base64:YWI="}},
     ]
 
 
-def test_load_with_rejects_still_refuses_violations_between_rows(
+def test_load_with_rejects_rejects_the_edges_of_a_rejected_node(
     graph: Repository, limits: LoadLimits
 ) -> None:
-    rejects: list[Reject] = []
+    rejects: list[Any] = []
     records = {"node:Person": [person("Di", age=-1)], "edge:Knows": [edge("k2", "Di", "Ann")]}
-    with pytest.raises(ConstraintViolation, match="src 'Di' not found in Person"):
-        load(graph, records, "append", limits=limits, on_reject=rejects.append)
-    assert [item.place for item in rejects] == [1]
+    result = load(graph, records, "append", limits=limits, rejects=rejects)
+    assert (result.rejected, result.nodes, result.edges) == (2, {"Person": 0}, {"Knows": 0})
+    assert [(item["line"], item["id"], item["rule"], item["reason"]) for item in rejects] == [
+        (1, "Di", "range", "@range violation on Person.age: value -1 < min 0"),
+        (2, "k2", "endpoint", "src 'Di' not found in Person: its record was rejected"),
+    ]
 
 
 # --- a branch that moves ------------------------------------------------------------------------------------

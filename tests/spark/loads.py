@@ -19,12 +19,13 @@ from omnigraph.graph.repository import Repository
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks, staged_splits
 from omnigraph.load.load import LoadResult, prepare_load
+from omnigraph.load.quarantine import Quarantine
+from omnigraph.load.reject_log import RejectLog
 from omnigraph.load.spool import Spool
 from omnigraph.rules.load_mode import WriteMode
 from omnigraph.sources.invalid_records import InvalidRecordCollector
 from omnigraph.sources.mapping.type_mapping import LoadMapping, effective_source
 from omnigraph.sources.readers import open_source
-from omnigraph.sources.rejects import Reject
 from omnigraph.sources.splits import plan_splits
 from tests.catalog.test_identity import catalog_of
 from tests.load.loads import image
@@ -88,23 +89,20 @@ class Attempt:
     rejects: list[Any] = field(default_factory=list)
 
 
-def attempted(
-    work: Callable[[Callable[[Reject], None] | None], LoadResult | None], rejecting: bool
-) -> Attempt:
-    rejects: list[Reject] = []
-    try:
-        result = work(rejects.append if rejecting else None)
-    except OmnigraphError as error:
-        violations = getattr(error, "violations", ())
-        told = (type(error), error.message, error.args, error.hint, error.details, violations)
-        return Attempt(error=told, rejects=_ordered(rejects))
-    assert result is not None
-    done = replace(result, seconds={}, rejected=0)
-    return Attempt(done, rejects=_ordered(rejects))
+def attempted(work: Callable[[Quarantine | None], LoadResult | None], rejecting: bool) -> Attempt:
+    with RejectLog() as log:
+        try:
+            result = work(Quarantine(log) if rejecting else None)
+        except OmnigraphError as error:
+            violations = getattr(error, "violations", ())
+            told = (type(error), error.message, error.args, error.hint, error.details, violations)
+            return Attempt(error=told, rejects=_ordered(log))
+        assert result is not None
+        return Attempt(replace(result, seconds={}), rejects=_ordered(log))
 
 
-def _ordered(rejects: Iterable[Reject]) -> list[Any]:
-    return sorted((item.to_json() for item in rejects), key=lambda item: (str(item["source"]), item["line"]))
+def _ordered(rejects: RejectLog) -> list[Any]:
+    return sorted(rejects.lines(), key=lambda item: (str(item["source"]), item["line"]))
 
 
 def at_once(
@@ -120,9 +118,10 @@ def at_once(
     def work(take: Any) -> LoadResult | None:
         catalog = graph.snapshot(branch).catalog
         invalid = InvalidRecordCollector()
-        batches = open_source(source, catalog, on_reject=take or invalid.add, mapping=mapping)
-        with Spool.from_batches(invalid.checked(batches), catalog, on_reject=take) as spool:
-            prepare = partial(prepare_load, spool=spool, mode=mode)
+        reject = None if take is None else take.log.add
+        batches = open_source(source, catalog, on_reject=reject or invalid.add, mapping=mapping)
+        with Spool.from_batches(invalid.checked(batches), catalog, on_reject=reject) as spool:
+            prepare = partial(prepare_load, spool=spool, mode=mode, quarantine=take)
             return graph.write(branch, WriteRequest("load"), prepare).result
 
     return attempted(work, rejecting)
@@ -146,7 +145,7 @@ def opened(
         mode,
         graph.durability,
         named=[find_table(catalog, str(name)).key for name in source] if isinstance(source, dict) else [],
-        on_reject=take,
+        quarantine=take,
     )
     return DistributedLoad(tasks, ScratchFolder(graph.location.uri), catalog, options)
 

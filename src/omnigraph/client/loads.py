@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from omnigraph.api.results.loads import LoadReceipt, RejectedRecords
+from omnigraph.api.results.loads import LoadReceipt
+from omnigraph.api.results.rejects import RejectTarget
 from omnigraph.client.request_errors import unexpected_response
 from omnigraph.client.server_decisions import refuse_spark
 from omnigraph.client.transport import Transport, decoding
 from omnigraph.errors import InvalidInput, OmnigraphError
 from omnigraph.load.load_request import LoadRequest
+from omnigraph.load.reject_log import RejectLog
 from omnigraph.protocol.codec import decode, decode_error, decode_snapshot
 from omnigraph.protocol.upload_lines import read_lines
 
@@ -45,7 +46,7 @@ def send_load(
         "POST", PATH, params=_params(request), headers=headers, content=form.chunks()
     ) as response:
         if request.rejects is not None:
-            return _read_rejects(response, request)
+            return _read_rejects(response, request, options or {})
         response.read()
         with decoding(response, writes=True, key=request.idempotency_key):
             return decode(LoadReceipt, response.json())
@@ -68,6 +69,7 @@ def _params(request: LoadRequest) -> dict[str, Any]:
         "csv_null": request.csv_null or None,
         "op_column": request.op_column,
         "order_by": request.order_by,
+        "max_rejects": None if request.max_rejects is None else str(request.max_rejects),
         **{name: "true" for name, is_set in flags.items() if is_set},
     }
 
@@ -93,26 +95,19 @@ def _raise_source_error(transport: Transport, request: LoadRequest, options: Sto
     raise InvalidInput(f"cannot load from a value of {type(request.source).__name__}")
 
 
-def _read_rejects(response: httpx.Response, request: LoadRequest) -> LoadReceipt:
-    """Write rejected records as they arrive and return the receipt, which is the last line.
+def _read_rejects(response: httpx.Response, request: LoadRequest, options: StorageOptions) -> LoadReceipt:
+    """Write rejected records and return the receipt, which is the last line.
 
     The server has finished the load before it responds. If a record cannot be written, the error has a note
     with the outcome of the load.
     """
     assert request.rejects is not None
-    with ExitStack() as stack:
-        rejected = RejectedRecords(request.rejects, stack)
-        lines = _lines(response, request.idempotency_key)
-        for line in lines:
-            if isinstance(line, LoadReceipt):
-                return line
-            if isinstance(line, OmnigraphError):
-                raise line
-            try:
-                rejected.add_line(line)
-            except Exception as error:
-                error.add_note(_outcome(lines))
-                raise
+    with RejectLog() as log:
+        target = RejectTarget(request.rejects, log, options, request.spark)
+        for line in _lines(response, request.idempotency_key):
+            if isinstance(line, LoadReceipt | OmnigraphError):
+                return _write_rejects(target, line)
+            log.add_line(line)
     raise unexpected_response(response, writes=True, key=request.idempotency_key)
 
 
@@ -131,9 +126,18 @@ def _lines(
                     yield line
 
 
-def _outcome(lines: Iterable[object]) -> str:
-    last = deque(lines, maxlen=1)
-    if not (last and isinstance(last[0], LoadReceipt)):
-        return "the server has committed nothing"
-    commit = last[0].commit
-    return "the server has committed " + ("nothing" if commit is None else f"the load: commit {commit.id}")
+def _write_rejects(target: RejectTarget, outcome: LoadReceipt | OmnigraphError) -> LoadReceipt:
+    """Write rejected records, and return the receipt of the load or raise its error."""
+    commit = outcome.commit if isinstance(outcome, LoadReceipt) else None
+    if commit is not None:
+        target.begin(commit.id)
+    try:
+        target.write()
+        target.deliver()
+    except Exception as error:
+        done = "nothing" if commit is None else f"the load: commit {commit.id}"
+        error.add_note(f"the server has committed {done}")
+        raise
+    if isinstance(outcome, OmnigraphError):
+        raise outcome
+    return replace(outcome, rejects=target.location)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # Arguments of a load that the contract does not have.
 _UNSUPPORTED = (
     "rejects",
+    "max_rejects",
     "permissive",
     "message",
     "if_commit",

@@ -212,6 +212,23 @@ class Workspace:
         with self._cursor() as cursor:
             cursor.execute(exp.Create(this=target, kind="TABLE", expression=expression).sql("duckdb"))
 
+    def replace(self, name: str, expression: exp.Query) -> None:
+        """Store the rows of a query, which may read the table or view of this name, in its place."""
+        old, new = (exp.Table(this=exp.to_identifier(item, quoted=True)) for item in (name, f"{name}_new"))
+        with self._cursor() as cursor:
+            cursor.execute(exp.Create(this=new, kind="TABLE", expression=expression).sql("duckdb"))
+        self.drop(name)
+        with self._cursor() as cursor:
+            cursor.execute(f"ALTER TABLE {new.sql('duckdb')} RENAME TO {old.sql('duckdb')}")
+
+    def drop(self, name: str) -> None:
+        """Remove a table or view."""
+        kind = "TABLE" if self._files.pop(name, None) is None else "VIEW"
+        self._outdated.discard(name)
+        target = exp.Table(this=exp.to_identifier(name, quoted=True))
+        with self._cursor() as cursor:
+            cursor.execute(f"DROP {kind} IF EXISTS {target.sql('duckdb')}")
+
     def stream(self, expression: exp.Expression) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query in batches. Rows appended meanwhile are not included."""
         with self._cursor() as cursor:

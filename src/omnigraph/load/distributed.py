@@ -26,6 +26,7 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 from omnigraph.load.keys import committed_key_columns
 from omnigraph.load.load import LoadInput, LoadResult, check_and_stage, load_class, schema_changed
+from omnigraph.load.quarantine import Quarantine
 from omnigraph.load.split_staging import (
     IndexTask,
     LoadJob,
@@ -48,7 +49,7 @@ from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import edge_key_hint
 from omnigraph.rules.violations import Violations, raise_violations
 from omnigraph.sources.invalid_records import InvalidRecords
-from omnigraph.sources.rejects import OnReject, Reject
+from omnigraph.sources.rejects import Reject
 from omnigraph.sources.splits import Split
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.sync import Durability
@@ -88,7 +89,7 @@ class DistributedLoadOptions:
     mode: WriteMode
     durability: Durability
     named: Sequence[str] = ()
-    on_reject: OnReject | None = None
+    quarantine: Quarantine | None = None
     progress: Progress | None = None
     limits: LoadLimits = field(default_factory=LoadLimits)
     dry_run: bool = False
@@ -146,15 +147,17 @@ class DistributedLoad:
             written = WrittenInput(self._scratch, staged.reports, options.named)
             result = check_and_stage(
                 self._open(transaction, staged.job, written),
-                LoadInput(written.counts, staged.rejected, staged.seconds),
+                LoadInput(written.counts, staged.rejected, staged.seconds, written.generated_ids),
+                self._catalog,
                 options.progress,
                 partial(edge_key_hint, self._catalog, options.mode),
                 dry_run=options.dry_run,
+                quarantine=options.quarantine,
             )
         except OmnigraphError as error:
             self._roll_back(error)
             raise
-        if result.unchanged:
+        if result.unchanged or options.dry_run:
             with suppress(OmnigraphError):
                 # Garbage collection removes rows that cannot be deleted now.
                 delete_written_rows(staged.job, staged.reports)
@@ -180,7 +183,7 @@ class DistributedLoad:
             transaction.base,
             self._scratch,
             options.durability,
-            keep_rejects=options.on_reject is not None,
+            keep_rejects=options.quarantine is not None,
             dry_run=options.dry_run,
             ingress=options.ingress,
         )
@@ -195,13 +198,13 @@ class DistributedLoad:
 
     def _pass_on_rejects(self, reports: Sequence[SplitReport], preceding: Sequence[int]) -> None:
         """Pass on rejected records in input order, with their places in the whole file."""
-        on_reject = self._options.on_reject
+        quarantine = self._options.quarantine
         for report, first in zip(reports, preceding, strict=True):
-            if report.rejects is None or on_reject is None:
+            if report.rejects is None or quarantine is None:
                 continue
             with self._scratch.open_read(report.rejects) as file:
                 for line in BufferedReader(file):
-                    on_reject(Reject.from_state(json.loads(line)).shifted(first))
+                    quarantine.log.add(Reject.from_state(json.loads(line)).shifted(first))
 
     def _roll_back(self, error: OmnigraphError) -> None:
         """Delete the rows of a load that failed. Garbage collection removes rows that cannot be deleted now."""

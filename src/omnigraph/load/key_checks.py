@@ -6,8 +6,11 @@ records and stage the rows.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -31,7 +34,8 @@ from omnigraph.load.keys import (
     key_column,
     without_ids,
 )
-from omnigraph.load.load_strategy import RecordOrigin
+from omnigraph.load.load_strategy import Offense, Positions, RecordOrigin, offense_of
+from omnigraph.rules import offender_queries
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import (
@@ -63,9 +67,29 @@ class KeyTables(Protocol):
         """Create a table from a query."""
         ...
 
+    def replace(self, name: str, expression: Query) -> None:
+        """Create a table from a query in the place of a table that the query may read."""
+        ...
+
     def stream(self, expression: Select) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query in batches."""
         ...
+
+
+@dataclass(frozen=True)
+class KeyRule:
+    """A rule as a query for its first violations, by id, in records of a table.
+
+    `keys` is the key table of the records that the violations are about. It is None for violations of committed
+    rows and of sources. `offenders` returns the query for the records at fault, given a table with all violations.
+    By default they are the records of the violations.
+    """
+
+    table: Table
+    query: Select
+    describe: Describe
+    keys: str | None = None
+    offenders: Callable[[str], Select] | None = None
 
 
 class KeyCheckedLoad:
@@ -94,6 +118,10 @@ class KeyCheckedLoad:
         self._loaded = {key: self._catalog.tables[key] for key in loaded}
         self._generated_ids = frozenset(generated_ids)
         self._sources: Sequence[str | None] = ()
+        self._names = itertools.count()
+        self._offenders: Mapping[str, Sequence[str]] = {}
+        self._rejected: dict[str, Positions] = {}
+        self._superseded: dict[str, Positions] = {}
         self.superseded: dict[str, int] = dict.fromkeys(loaded, 0)
         self.seconds: dict[str, float] = {}
         self.unchanged = False
@@ -140,10 +168,15 @@ class KeyCheckedLoad:
 
     def violations(self) -> Iterator[Violations]:
         """Yield the violations of each stage of checks."""
-        yield Violations.merge(self._repeated_values())
-        yield Violations.merge(self._unique_violations())
-        yield Violations.merge(self._endpoint_violations())
-        yield Violations.merge(self._cardinality_violations())
+        for rules in self._stages():
+            yield Violations.merge(map(self._run, rules))
+
+    def _stages(self) -> Iterator[Iterator[KeyRule]]:
+        """Yield the rules of each stage of checks."""
+        yield self._repeated_values()
+        yield self._unique_rules()
+        yield self._endpoint_rules()
+        yield self._cardinality_rules()
 
     def _supersedes(self, table: Table) -> bool:
         """Whether a later record of the input may replace an earlier one with the same id."""
@@ -151,14 +184,14 @@ class KeyCheckedLoad:
             self._mode, entity_of(self._catalog, table)
         )
 
-    def _repeated_values(self) -> Iterator[Violations]:
-        """Report records with the unique values of an earlier record, also if a later record supersedes them."""
+    def _repeated_values(self) -> Iterator[KeyRule]:
+        """Find records with the unique values of an earlier record, also if a later record supersedes them."""
         for table in self._loaded.values():
             if self.superseded[table.key]:
                 for columns in entity_of(self._catalog, table).uniques:
                     yield self._duplicates(table, columns, kept=False, superseded=True)
 
-    def _unique_violations(self) -> Iterator[Violations]:
+    def _unique_rules(self) -> Iterator[KeyRule]:
         for table in self._loaded.values():
             entity = entity_of(self._catalog, table)
             identity = record_identity(entity)
@@ -170,37 +203,35 @@ class KeyCheckedLoad:
             ):
                 yield self._duplicates(table, identity, kept=False)
             if self._mode == "append" and not generated:
-                found = self._run(queries.existing_ids(table.id), _existing_ids(table))
-                yield self._with_origins(found, queries.new_keys(table.id))
+                query = queries.existing_ids(table.id)
+                yield KeyRule(table, query, _existing_ids(table), queries.new_keys(table.id))
             for columns in entity.uniques:
                 yield self._duplicates(table, columns, kept=self._mode != "overwrite")
 
     def _duplicates(
         self, table: Table, columns: tuple[str, ...], *, kept: bool, superseded: bool = False
-    ) -> Violations:
+    ) -> KeyRule:
         names = tuple(key_column(table, name) for name in columns)
         # Resolved rows are in no particular order, so a violation is reported for the row with the greater id.
         by_id = self._removed is not None
         query = queries.duplicate_values(table.id, names, kept=kept, superseded=superseded, by_id=by_id)
-        found = self._run(query, _duplicate_values(table, columns))
-        if by_id:
-            return replace(found, reported=tuple(replace(item, position=None) for item in found))
         keys = queries.input_keys(table.id) if superseded else queries.new_keys(table.id)
-        return self._with_origins(found, keys)
+        return KeyRule(table, query, _duplicate_values(table, columns, by_id=by_id), None if by_id else keys)
 
-    def _endpoint_violations(self) -> Iterator[Violations]:
+    def _endpoint_rules(self) -> Iterator[KeyRule]:
         for key, end, node in edge_ends(self._catalog):
             edges, nodes = self._catalog.tables[key], self._catalog.tables[node]
             if key in self._loaded:
                 node_keys = [queries.new_keys(nodes.id)] if node in self._loaded else []
                 node_keys += [] if self._is_overwritten(node) else [queries.committed_keys(nodes.id)]
                 query = queries.missing_endpoints(edges.id, end, tuple(node_keys))
-                yield self._run(query, _missing_nodes("endpoint", key, nodes.name, end))
+                describe = _missing_nodes("endpoint", key, nodes.name, end)
+                yield KeyRule(edges, query, describe, queries.new_keys(edges.id))
             elif self._is_overwritten(node):
                 query = queries.orphaned_endpoints(edges.id, end, nodes.id)
-                yield self._run(query, _missing_nodes("orphan", key, nodes.name, end))
+                yield KeyRule(edges, query, _missing_nodes("orphan", key, nodes.name, end))
 
-    def _cardinality_violations(self) -> Iterator[Violations]:
+    def _cardinality_rules(self) -> Iterator[KeyRule]:
         for key, table in self._loaded.items():
             edge = entity_of(self._catalog, table)
             if not isinstance(edge, EdgeType) or edge.cardinality.is_default:
@@ -208,21 +239,92 @@ class KeyCheckedLoad:
             node = table_key("node", edge.source)
             replaced = self._catalog.tables[node].id if self._is_overwritten(node) else None
             least, most = edge.cardinality.min, edge.cardinality.max
-            has_vacated = key in (self._removed or ())
             query = queries.cardinality_violations(
-                table.id, self._mode, replaced, least, most, has_vacated=has_vacated
+                table.id, self._mode, replaced, least, most, has_vacated=key in (self._removed or ())
             )
-            yield self._run(query, _wrong_cardinalities(key, edge))
+            at_fault = partial(self._cardinality_offenders, table, least, most)
+            yield KeyRule(table, query, _wrong_cardinalities(key, edge), offenders=at_fault)
+
+    def _cardinality_offenders(self, table: Table, least: int, most: int | None, wrong: str) -> Select:
+        return offender_queries.cardinality_offenders(table.id, wrong, self._mode, least, most)
 
     def _is_overwritten(self, key: str) -> bool:
         return self._mode == "overwrite" and key in self._loaded
 
-    def _run(self, rule: Select, describe: Describe) -> Violations:
-        total = int(self._query_column(queries.count_query(rule))[0])
+    def _run(self, rule: KeyRule) -> Violations:
+        total = int(self._query_column(queries.count_query(rule.query))[0])
         if not total:
             return Violations()
-        rows = pa.Table.from_batches(self._keys.stream(rule))
-        return Violations.merge([Violations(tuple(describe(rows)), total)])
+        rows = pa.Table.from_batches(self._keys.stream(rule.query))
+        found = Violations.merge([Violations(tuple(rule.describe(rows)), total)])
+        return found if rule.keys is None else self._with_origins(found, rule.keys)
+
+    # --- quarantine --------------------------------------------------------------------------------------
+
+    def offenders(self) -> dict[str, Iterator[Offense]]:
+        """Return the records of each table that break a rule of the first stage with violations, by position."""
+        for rules in self._stages():
+            found: dict[str, list[tuple[KeyRule, str]]] = {}
+            for rule in rules:
+                name = self._store_offenders(rule)
+                if name is not None:
+                    found.setdefault(rule.table.key, []).append((rule, name))
+            if found:
+                self._offenders = {key: [name for _, name in of_table] for key, of_table in found.items()}
+                return {key: self._offenses(of_table) for key, of_table in found.items()}
+        return {}
+
+    def _store_offenders(self, rule: KeyRule) -> str | None:
+        """Store the records that break a rule as a table and return its name, or None if there are none."""
+        if rule.keys is None and rule.offenders is None:
+            return None
+        if not self._query_column(queries.count_query(rule.query))[0]:
+            return None
+        name = f"offenders_{next(self._names)}"
+        self._keys.derive(name, queries.all_violations(rule.query))
+        if rule.offenders is not None:
+            wrong, name = name, f"offenders_{next(self._names)}"
+            self._keys.derive(name, rule.offenders(wrong))
+            if not self._query_column(offender_queries.count(name))[0]:
+                return None
+        return name
+
+    def _offenses(self, rules: Sequence[tuple[KeyRule, str]]) -> Iterator[Offense]:
+        """Yield the records that break rules of a stage, by position."""
+        return heapq.merge(
+            *(self._offenses_of(rule, name) for rule, name in rules), key=lambda item: item.position
+        )
+
+    def _offenses_of(self, rule: KeyRule, name: str) -> Iterator[Offense]:
+        keys = rule.keys or queries.new_keys(rule.table.id)
+        for batch in self._keys.stream(offender_queries.located(name, keys)):
+            rows = pa.Table.from_batches([batch])
+            for row, violation in zip(rows.to_pylist(), rule.describe(rows), strict=True):
+                origin = self._origin(row[queries.SOURCE], row[queries.PLACE])
+                yield offense_of(violation, row[queries.POSITION], origin, row["id"], self._catalog)
+
+    def leave_out(self, positions: Mapping[str, Positions]) -> None:
+        """Continue without the records that the last call of `offenders` returned."""
+        for key, at in positions.items():
+            table = self._loaded[key]
+            rejected = [self._rejected.get(key, np.empty(0, np.int64)), at]
+            self._rejected[key] = np.sort(np.concatenate(rejected))
+            self._leave_out_keys(table, self._offenders[key])
+
+    def _leave_out_keys(self, table: Table, offenders: Sequence[str]) -> None:
+        """Remove offenders from the keys of a table, and find the superseded records anew."""
+        raise NotImplementedError
+
+    def _remove_keys(self, keys: str, offenders: Sequence[str]) -> None:
+        for name in offenders:
+            self._keys.replace(keys, offender_queries.without(keys, name))
+
+    def _excluded(self, key: str) -> Positions:
+        """Return the positions of the records that do not become rows: rejected and superseded ones."""
+        rejected, superseded = self._rejected.get(key), self._superseded[key]
+        return superseded if rejected is None else np.union1d(superseded, rejected)
+
+    # --- origins -----------------------------------------------------------------------------------------
 
     def _with_origins(self, violations: Violations, keys: str) -> Violations:
         """Return violations with the origins of the records at their positions in a key table."""
@@ -318,7 +420,7 @@ def _existing_ids(table: Table) -> Describe:
     ]
 
 
-def _duplicate_values(table: Table, columns: tuple[str, ...]) -> Describe:
+def _duplicate_values(table: Table, columns: tuple[str, ...], *, by_id: bool = False) -> Describe:
     types = column_types(table)
 
     def describe(rows: pa.Table) -> list[Violation]:
@@ -333,7 +435,9 @@ def _duplicate_values(table: Table, columns: tuple[str, ...]) -> Describe:
             rows[name].to_pylist() for name in ("id", queries.HOLDER, queries.POSITION)
         )
         return [
-            replace(duplicate_violation(table, columns, values, holder, id_), position=position)
+            replace(
+                duplicate_violation(table, columns, values, holder, id_), position=None if by_id else position
+            )
             for id_, holder, position, values in zip(ids, holders, positions, members, strict=True)
         ]
 
@@ -343,7 +447,10 @@ def _duplicate_values(table: Table, columns: tuple[str, ...]) -> Describe:
 def _missing_nodes(rule: str, key: str, node: str, end: str) -> Describe:
     def describe(rows: pa.Table) -> list[Violation]:
         return [
-            missing_node_violation(rule, key, node, end, row["id"], row[queries.VALUE])
+            replace(
+                missing_node_violation(rule, key, node, end, row["id"], row[queries.VALUE]),
+                position=row.get(queries.POSITION),
+            )
             for row in rows.to_pylist()
         ]
 
@@ -354,9 +461,10 @@ def _wrong_cardinalities(key: str, edge: EdgeType) -> Describe:
     least, most = edge.cardinality.min, edge.cardinality.max
 
     def violation(row: dict[str, Any]) -> Violation:
-        count = row[queries.VALUE]
+        # The row of a record at fault has the source beside its own id.
+        source, count = row.get(queries.HOLDER, row["id"]), row[queries.VALUE]
         if count < least or most is None:
-            return cardinality_violation(key, edge.name, row["id"], count, "min", least)
-        return cardinality_violation(key, edge.name, row["id"], count, "max", most)
+            return cardinality_violation(key, edge.name, source, count, "min", least)
+        return cardinality_violation(key, edge.name, source, count, "max", most)
 
     return lambda rows: [violation(row) for row in rows.to_pylist()]

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import Conflict
 from omnigraph.graph.progress import Progress
 from omnigraph.graph.transaction import Transaction
@@ -22,6 +23,7 @@ from omnigraph.graph.write_plan import OperationClass, Prepared
 from omnigraph.load.fold import FoldCounts
 from omnigraph.load.load_strategy import LoadStrategy
 from omnigraph.load.memory_load import MemoryLoad
+from omnigraph.load.quarantine import LeftOut, Quarantine
 from omnigraph.load.resolve import OperationRules, resolve_operations
 from omnigraph.load.spool import Spool
 from omnigraph.rules.load_mode import WriteMode
@@ -38,7 +40,7 @@ class LoadResult:
     """The effect of a load: records per type, rows per table, records left out, and the seconds of each stage.
 
     `nodes` and `edges` count the records that became rows. `superseded` counts the records of a merge that a later
-    record with the same id replaced, `rejected` the records that broke a row rule and were left out. `unchanged` is
+    record with the same id replaced, `rejected` the records that broke a rule and were left out. `unchanged` is
     set if all rows of a merge were stored already with the same values. `skipped` counts the input rows without an
     effect by table, for a load with operations. `prepared_at` is the monotonic time at which staging ended.
     """
@@ -56,11 +58,15 @@ class LoadResult:
 
 @dataclass(frozen=True)
 class LoadInput:
-    """The counts of an input that has been read: records per table, rejected records, and the seconds it took."""
+    """The counts of an input that has been read: records per table, rejected records, and the seconds it took.
+
+    `generated_ids` are the tables whose ids were all generated.
+    """
 
     records: Mapping[str, int]
     rejected: int
     seconds: float
+    generated_ids: frozenset[str] = frozenset()
 
 
 def prepare_load(
@@ -71,23 +77,34 @@ def prepare_load(
     rules: OperationRules | None = None,
     progress: Progress | None = None,
     dry_run: bool = False,
+    quarantine: Quarantine | None = None,
 ) -> Prepared[LoadResult]:
     """Check the rows of a spool against a branch and stage them.
 
     Append inserts, merge replaces rows by id, overwrite replaces all rows of the types that the input names. The
     rows of a spool with operations do what each of them says, by the `rules`. A load without rows makes a commit
     too. A load that leaves all rows as they are stored makes none. A dry run checks and counts, and stages nothing.
-    A constraint that fails raises before anything is staged. The caller closes the spool after the write.
+    A constraint that fails raises before anything is staged. With `quarantine` the records that break it are left
+    out instead; the rows of a spool with operations are not. The caller closes the spool after the write.
     """
     if transaction.base.catalog.fingerprint != spool.catalog.fingerprint:
         raise schema_changed(transaction)
-    read = LoadInput(spool.counts, spool.rejected, spool.seconds)
+    read = LoadInput(spool.counts, spool.rejected, spool.seconds, spool.generated_ids)
     if spool.has_operations:
+        if quarantine is not None:
+            quarantine.check(sum(spool.counts.values()) + quarantine.log.read_count)
         return _prepare_operations(
             transaction, spool, read, rules or OperationRules(), progress, dry_run=dry_run
         )
-    hint = partial(edge_key_hint, spool.catalog, mode)
-    result = check_and_stage(_open(transaction, spool, mode), read, progress, hint, dry_run=dry_run)
+    result = check_and_stage(
+        _open(transaction, spool, mode),
+        read,
+        transaction.base.catalog,
+        progress,
+        partial(edge_key_hint, spool.catalog, mode),
+        dry_run=dry_run,
+        quarantine=quarantine,
+    )
     return Prepared(None if result.unchanged else load_class(mode, dry_run=dry_run), result)
 
 
@@ -111,7 +128,7 @@ def _prepare_operations(
             return Prepared(None, unchanged_result(read, resolved.counts))
         opened = _open(transaction, resolved.spool, "merge", resolved.removed)
         hint = partial(edge_key_hint, spool.catalog, "merge")
-        result = check_and_stage(opened, read, progress, hint, dry_run=dry_run)
+        result = check_and_stage(opened, read, spool.catalog, progress, hint, dry_run=dry_run)
     return Prepared(load_class("merge", dry_run=dry_run), with_fold_counts(result, resolved.counts))
 
 
@@ -176,30 +193,43 @@ def _open(
 def check_and_stage(
     opened: AbstractContextManager[LoadStrategy],
     read: LoadInput,
+    catalog: Catalog,
     progress: Progress | None,
     hint: Callable[[Violation], str | None],
     *,
     dry_run: bool = False,
+    quarantine: Quarantine | None = None,
 ) -> LoadResult:
-    """Check the rules between rows and stage the rows. A broken rule raises `ConstraintViolation` with its hint."""
+    """Check the rules between rows and stage the rows. A broken rule raises `ConstraintViolation` with its hint.
+
+    With `quarantine` the records that break a rule are left out. The error is raised if there are more of them than
+    it allows, and for a violation without such a record.
+    """
     began = time.monotonic()
     total = sum(read.records.values())
     if progress is not None:
         progress("check", total)
     with opened as load:
-        for violations in load.violations():
+        left_out: Mapping[str, int] = {}
+        if quarantine is None:
+            for violations in load.violations():
+                raise_violations(_with_origins(violations, load), hint)
+        else:
+            quarantine.log.restart()
+            left_out, violations = LeftOut(load, catalog, quarantine.log, read.generated_ids).settle()
             raise_violations(_with_origins(violations, load), hint)
+            quarantine.check(total + quarantine.log.read_count)
         checked = time.monotonic()
         if progress is not None:
             progress("stage", total)
         affected = load.stage(dry_run=dry_run)
     staging = time.monotonic() - checked - sum(load.seconds.values())
-    counts = {key: count - load.superseded[key] for key, count in read.records.items()}
+    counts = {key: count - load.superseded[key] - left_out.get(key, 0) for key, count in read.records.items()}
     return LoadResult(
         nodes=_of_kind("node:", counts),
         edges=_of_kind("edge:", counts),
         affected=dict.fromkeys(affected, NO_CHANGES) if load.unchanged else affected,
-        rejected=read.rejected,
+        rejected=read.rejected if quarantine is None else quarantine.log.count,
         superseded=sum(load.superseded.values()),
         unchanged=load.unchanged,
         seconds={"read": read.seconds, "check": checked - began, "stage": staging, **load.seconds},

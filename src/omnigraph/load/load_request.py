@@ -14,7 +14,7 @@ from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.rules.load_mode import LoadMode, WriteMode
 from omnigraph.sources.row_operations import Operation, RowOperations
 
-# The target of rejected records: a file of JSON lines, a folder for such a file, or a function.
+# The target of rejected records: a file of JSON lines, a folder for such files, ``table:NAME``, or a function.
 Rejects: TypeAlias = str | Path | Callable[[Mapping[str, Any]], None]
 
 
@@ -37,6 +37,7 @@ class LoadRequest:
     create_from: str | None = None
     engine: Engine = "auto"
     rejects: Rejects | None = None
+    max_rejects: int | str | None = None
     permissive: bool = False
     message: str | None = None
     if_commit: str | None = None

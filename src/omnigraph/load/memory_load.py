@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.catalog import table_key
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.engine.committed_rows import CommittedRows
 from omnigraph.engine.row_equality import has_same_rows
 from omnigraph.engine.table_rows import last_of_each_id
 from omnigraph.graph.transaction import Transaction
-from omnigraph.load.load_strategy import RecordOrigin
+from omnigraph.lang.schema import EdgeType
+from omnigraph.load.load_strategy import Offense, Positions, RecordOrigin, offense_of
 from omnigraph.load.spool import Spool, to_physical
+from omnigraph.rules.cardinality_offenders import cardinality_offenders
 from omnigraph.rules.delta import TableDelta
 from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import (
     complete_tuples,
+    count_edges,
     duplicate_tuples,
     entity_of,
     existing_ids,
+    missing_endpoints,
     record_identity,
     supersedes,
+    unique_violations_of,
 )
 from omnigraph.rules.validate import set_violations
-from omnigraph.rules.violations import Violation, Violations
+from omnigraph.rules.violations import MAX_REPORTED, Violation, Violations
 from omnigraph.sources.row_batch import PLACE, SOURCE
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS
 
 _COMPARED_ROWS = 1_024
+_UNBOUNDED = 1 << 62
+# A column with the positions of records in the input. No property can have this name.
+POSITION = ".position"
 
 
 class MemoryLoad:
@@ -58,11 +67,16 @@ class MemoryLoad:
         self.superseded: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
         self.unchanged = False
-        for key, count in spool.counts.items():
-            rows = self._input[key] = spool.table(key)
-            self._rows[key] = last_of_each_id(rows) if self._supersedes(key) else rows
-            self.superseded[key] = count - self._rows[key].num_rows
-            self._replaced[key] = self._find_replaced(key, self._rows[key])
+        for key in spool.counts:
+            rows = spool.table(key)
+            self._select_rows(key, rows.append_column(POSITION, pa.array(np.arange(rows.num_rows))))
+
+    def _select_rows(self, key: str, rows: pa.Table) -> None:
+        """Use these records of a table, and find the committed rows that they replace."""
+        self._input[key] = rows
+        self._rows[key] = last_of_each_id(rows) if self._supersedes(key) else rows
+        self.superseded[key] = rows.num_rows - self._rows[key].num_rows
+        self._replaced[key] = self._find_replaced(key, self._rows[key])
 
     def _supersedes(self, key: str) -> bool:
         """Whether a later record of the input replaces an earlier one with the same id."""
@@ -84,34 +98,35 @@ class MemoryLoad:
     def violations(self) -> Iterator[Violations]:
         """Yield the violations of each stage of checks."""
         yield self._with_origins(Violations.merge(self._repeated_values()), self._input)
-        deltas = {key: self._delta(key) for key in self._rows}
+        deltas = self._deltas()
         stages = set_violations(self._catalog, deltas, self._committed)
-        unique = Violations.merge([*self._identity_violations(), next(stages)])
-        yield self._with_origins(unique, self._rows)
+        identities = (part for key in self._rows for part in self._identity_violations(key))
+        yield self._with_origins(Violations.merge([*identities, next(stages)]), self._rows)
+        yield self._with_origins(next(stages), self._rows)
         yield from stages
 
-    def _repeated_values(self) -> Iterator[Violations]:
+    def _deltas(self) -> dict[str, TableDelta]:
+        return {key: self._delta(key) for key in self._rows}
+
+    def _repeated_values(self, limit: int = MAX_REPORTED) -> Iterator[Violations]:
         """Report records with the unique values of an earlier record, also if a later record supersedes them."""
         for key, rows in self._input.items():
             if self.superseded[key]:
                 table = self._catalog.tables[key]
                 for columns in entity_of(self._catalog, table).uniques:
-                    yield duplicate_tuples(
-                        table, columns, complete_tuples(table, columns, rows), in_input_order=True
-                    )
+                    tuples = complete_tuples(table, columns, rows)
+                    yield duplicate_tuples(table, columns, tuples, in_input_order=True, limit=limit)
 
-    def _identity_violations(self) -> Iterator[Violations]:
+    def _identity_violations(self, key: str, limit: int = MAX_REPORTED) -> Iterator[Violations]:
         """Report records with the key or id of another record, and appended records whose id exists."""
-        for key, rows in self._rows.items():
-            table = self._catalog.tables[key]
-            entity = entity_of(self._catalog, table)
-            columns = record_identity(entity)
-            if not self._supersedes(key) and columns not in entity.uniques:
-                yield duplicate_tuples(
-                    table, columns, complete_tuples(table, columns, rows), in_input_order=True
-                )
-            if self._mode == "append":
-                yield existing_ids(table, rows["id"], self._replaced[key]["id"])
+        table, rows = self._catalog.tables[key], self._rows[key]
+        entity = entity_of(self._catalog, table)
+        columns = record_identity(entity)
+        if not self._supersedes(key) and columns not in entity.uniques:
+            tuples = complete_tuples(table, columns, rows)
+            yield duplicate_tuples(table, columns, tuples, in_input_order=True, limit=limit)
+        if self._mode == "append":
+            yield existing_ids(table, rows["id"], self._replaced[key]["id"], limit)
 
     def _delta(self, key: str) -> TableDelta:
         rows, replaced = self._rows[key], self._replaced[key]
@@ -146,6 +161,64 @@ class MemoryLoad:
         return {
             id_: (place, self._spool.sources[source]) for id_, place, source in zip(*columns, strict=True)
         }
+
+    # --- quarantine --------------------------------------------------------------------------------------
+
+    def offenders(self) -> dict[str, Iterator[Offense]]:
+        """Return the records of each table that break a rule of the first stage with violations, by position."""
+        deltas = self._deltas()
+        stages: list[tuple[Mapping[str, pa.Table], Iterable[Violation]]] = [
+            (self._input, _each(self._repeated_values(_UNBOUNDED))),
+            (self._rows, _each(self._unique_offenders(deltas))),
+            (self._rows, _each(self._endpoint_offenders(deltas))),
+            (self._rows, self._cardinality_offenders(deltas)),
+        ]
+        for tables, violations in stages:
+            found: dict[str, list[Violation]] = {}
+            for item in violations:
+                found.setdefault(item.table_key, []).append(item)
+            if found:
+                return {key: self._offenses(tables[key], of_table) for key, of_table in found.items()}
+        return {}
+
+    def _unique_offenders(self, deltas: Mapping[str, TableDelta]) -> Iterator[Violations]:
+        for key, delta in deltas.items():
+            yield from self._identity_violations(key, _UNBOUNDED)
+            yield from unique_violations_of(self._catalog, delta, self._committed, _UNBOUNDED)
+
+    def _endpoint_offenders(self, deltas: Mapping[str, TableDelta]) -> Iterator[Violations]:
+        for node in self._catalog.schema.nodes:
+            yield from missing_endpoints(self._catalog, node.name, deltas, self._committed, _UNBOUNDED)
+
+    def _cardinality_offenders(self, deltas: Mapping[str, TableDelta]) -> Iterator[Violation]:
+        for key, delta in deltas.items():
+            edge = entity_of(self._catalog, delta.table)
+            if isinstance(edge, EdgeType) and not edge.cardinality.is_default:
+                nodes = deltas.get(table_key("node", edge.source))
+                sources, counts = count_edges(key, delta, nodes, self._committed)
+                replaced = self._replaced[key] if self._mode == "merge" else None
+                yield from cardinality_offenders(edge, delta, replaced, sources, counts)
+
+    def _offenses(self, rows: pa.Table, violations: Sequence[Violation]) -> Iterator[Offense]:
+        ordered = sorted(violations, key=lambda item: item.position or 0)
+        at = pa.array([item.position for item in ordered], pa.int64())
+        columns = (rows[name].take(at).to_pylist() for name in (POSITION, PLACE, SOURCE, "id"))
+        for item, position, place, source, id_ in zip(ordered, *columns, strict=True):
+            yield offense_of(item, position, (place, self._spool.sources[source]), id_, self._catalog)
+
+    def leave_out(self, positions: Mapping[str, Positions]) -> None:
+        """Continue without the records at these positions."""
+        for key, at in positions.items():
+            rows = self._input[key]
+            left_out = pc.is_in(rows[POSITION], value_set=pa.array(at))
+            self._select_rows(key, rows.filter(pc.invert(left_out)))
+
+    def rows_at(self, key: str, positions: Positions) -> Iterator[pa.Table]:
+        """Yield the rows of records at these positions."""
+        names = [item.name for item in self._catalog.tables[key].columns]
+        yield self._spool.table(key).select(names).take(pa.array(positions))
+
+    # --- staging -----------------------------------------------------------------------------------------
 
     def stage(self, *, dry_run: bool = False) -> dict[str, dict[str, int]]:
         """Stage the rows as detached versions; nothing if all rows are stored already."""
@@ -192,3 +265,7 @@ class MemoryLoad:
         elif rows.num_rows + replaced.num_rows:
             addresses = replaced[ROW_ADDRESS].to_numpy() if replaced.num_rows else np.empty(0, np.uint64)
             self._transaction.write(key, tables.stage_rows(pin, batches, schema, addresses))
+
+
+def _each(parts: Iterable[Violations]) -> Iterator[Violation]:
+    return (violation for part in parts for violation in part)

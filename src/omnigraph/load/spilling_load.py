@@ -17,11 +17,14 @@ from omnigraph.engine.duckdb import Workspace
 from omnigraph.graph.transaction import Transaction
 from omnigraph.load.key_checks import KeyCheckedLoad
 from omnigraph.load.keys import empty_keys, key_columns, key_rows
+from omnigraph.load.load_strategy import Positions
 from omnigraph.load.spool import Spool, to_physical
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.sources.row_batch import PLACE, SOURCE
+
+_NONE: Positions = np.empty(0, np.int64)
 
 
 @contextmanager
@@ -48,6 +51,7 @@ class SpillingLoad(KeyCheckedLoad):
         # The ids of resolved rows are not generated: rows with operations may repeat an id.
         generated = spool.generated_ids if removed is None else frozenset()
         super().__init__(transaction, mode, workspace, list(spool.counts), generated, removed)
+        self._workspace = workspace
         self._spool = spool
         self._sources = spool.sources
         self._superseded = {key: self._find_superseded(table) for key, table in self._loaded.items()}
@@ -73,10 +77,34 @@ class SpillingLoad(KeyCheckedLoad):
     def _keys_of(self, table: Table, columns: Sequence[str], *, superseded: bool) -> Iterator[pa.RecordBatch]:
         """Yield the keys of the input records, with or without superseded ones; the first batch is empty."""
         yield empty_keys(table, columns)
+        left_out = self._rejected.get(table.key, _NONE) if superseded else self._excluded(table.key)
         for first, batch in self._numbered_batches(table, [*columns, PLACE, SOURCE]):
-            kept = batch if superseded else self._without_superseded(table, first, batch)
-            origin = [kept.column(PLACE), kept.column(SOURCE), _positions(first, kept.num_rows)]
-            yield key_rows(table, columns, kept, origin)
+            mask = _kept(left_out, first, batch.num_rows)
+            positions = _positions(first, batch.num_rows)
+            if mask is not None:
+                batch, positions = batch.filter(mask), positions.filter(mask)
+            yield key_rows(table, columns, batch, [batch.column(PLACE), batch.column(SOURCE), positions])
+
+    # --- quarantine --------------------------------------------------------------------------------------
+
+    def _leave_out_keys(self, table: Table, offenders: Sequence[str]) -> None:
+        """Remove offenders from the keys of a table, and find the superseded records anew."""
+        if self._supersedes(table):
+            self._remove_keys(queries.input_keys(table.id), offenders)
+            found = self._query_column(queries.superseded_positions(table.id))
+            self._superseded[table.key], self.superseded[table.key] = found, len(found)
+            self._workspace.drop(queries.new_keys(table.id))
+            self._fill_new_keys(table)
+        else:
+            self._remove_keys(queries.new_keys(table.id), offenders)
+
+    def rows_at(self, key: str, positions: Positions) -> Iterator[pa.Table]:
+        """Yield the rows of records at these positions, in order."""
+        table = self._loaded[key]
+        for first, batch in self._numbered_batches(table, [item.name for item in table.columns]):
+            low, high = np.searchsorted(positions, (first, first + batch.num_rows))
+            if low < high:
+                yield pa.Table.from_batches([batch.take(pa.array(positions[low:high] - first))])
 
     # --- staging -----------------------------------------------------------------------------------------
 
@@ -89,7 +117,7 @@ class SpillingLoad(KeyCheckedLoad):
     def _stage_table(self, table: Table, *, dry_run: bool) -> dict[str, int]:
         tables, pin = self._transaction.base.tables, self._transaction.pin(table.key)
         schema = arrow_schema(table, physical=True)
-        inserted = self._spool.counts[table.key] - self.superseded[table.key]
+        inserted = self._spool.counts[table.key] - len(self._excluded(table.key))
         affected, replaced = self._affected(table, inserted)
         if dry_run:
             return affected
@@ -101,8 +129,10 @@ class SpillingLoad(KeyCheckedLoad):
         return affected
 
     def _stored_rows(self, table: Table) -> Iterator[pa.RecordBatch]:
+        left_out = self._excluded(table.key)
         for first, batch in self._numbered_batches(table, None):
-            kept = self._without_superseded(table, first, batch)
+            mask = _kept(left_out, first, batch.num_rows)
+            kept = batch if mask is None else batch.filter(mask)
             if kept.num_rows:
                 yield to_physical(table, kept)
 
@@ -115,14 +145,15 @@ class SpillingLoad(KeyCheckedLoad):
             yield first, batch
             first += batch.num_rows
 
-    def _without_superseded(self, table: Table, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-        superseded = self._superseded[table.key]
-        low, high = np.searchsorted(superseded, (first, first + batch.num_rows))
-        if low == high:
-            return batch
-        mask = np.ones(batch.num_rows, bool)
-        mask[superseded[low:high] - first] = False
-        return batch.filter(pa.array(mask))
+
+def _kept(left_out: Positions, first: int, count: int) -> pa.Array | None:
+    """Return the mask of the records from a position on that are not left out; None if all of them are kept."""
+    low, high = np.searchsorted(left_out, (first, first + count))
+    if low == high:
+        return None
+    mask = np.ones(count, bool)
+    mask[left_out[low:high] - first] = False
+    return pa.array(mask)
 
 
 def _positions(first: int, count: int) -> pa.Array:

@@ -5,7 +5,6 @@ A split can be staged several times, also concurrently: only the files in the re
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from omnigraph.engine.arrow_file import ArrowFile
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.recovery.scratch_files import ScratchFolder
 from omnigraph.load.keys import key_columns, key_rows
+from omnigraph.load.reject_log import reject_line
 from omnigraph.load.spool import LoadLimits, Spool, to_physical
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.set_rules import entity_of
@@ -49,7 +49,8 @@ Read: TypeAlias = Callable[[OnReject | None], Iterator[InputBatch]]
 class LoadJob:
     """The parameters of a load that all its splits share. Instances can be pickled.
 
-    A dry run writes the keys, for the checks between rows, and no rows.
+    A dry run writes the keys, for the checks between rows. It writes the rows only if they may be rejected, because
+    the rejected records are read from them.
     """
 
     catalog: Catalog
@@ -167,7 +168,7 @@ def _write(job: LoadJob, split: Split, table: Table, spool: Spool) -> WrittenTab
     if not count:
         return WrittenTable(0)
     keys, generated = _write_keys(job, split, table, spool), table.key in spool.generated_ids
-    if job.dry_run:
+    if job.dry_run and not job.keep_rejects:
         return WrittenTable(count, keys=keys, generated_ids=generated)
     root = LanceRoot.from_uri(job.scratch.uri, job.scratch.options, job.durability)
     rows = (to_physical(table, batch) for batch in spool.batches(table.key))
@@ -214,7 +215,7 @@ def _write_rejects(job: LoadJob, split: Split, rejects: Sequence[Reject]) -> str
     name = f"rejects-{split.number:06d}-{uuid.uuid4().hex}.ndjson"
     with job.scratch.open_write(name) as file:
         for item in rejects:
-            file.write((json.dumps(item.to_state(), ensure_ascii=False, default=str) + "\n").encode())
+            file.write(reject_line(item.to_state()))
     return name
 
 

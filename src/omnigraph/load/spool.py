@@ -27,7 +27,7 @@ from omnigraph.load.id_generator import IdGenerator
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.row_rules import broken_rows, row_violations
 from omnigraph.rules.set_rules import entity_of
-from omnigraph.rules.violations import RowOrigins, Violations, raise_violations
+from omnigraph.rules.violations import RowOrigins, Violation, Violations, raise_violations
 from omnigraph.sources.operation_columns import operation_fields
 from omnigraph.sources.rejects import OnReject, Reject
 from omnigraph.sources.row_batch import PLACE, SOURCE, InputBatch
@@ -248,15 +248,15 @@ class Spool:
                 is_partial=is_partial,
             )
 
-    def _broken_rows(self, table: Table, rows: pa.RecordBatch) -> dict[int, list[str]]:
-        """Return the messages of every row that breaks a rule, by position in the batch."""
+    def _broken_rows(self, table: Table, rows: pa.RecordBatch) -> dict[int, list[Violation]]:
+        """Return the violations of every row that breaks a rule, by position in the batch."""
         entity = entity_of(self.catalog, table)
-        broken: dict[int, list[str]] = {}
+        broken: dict[int, list[Violation]] = {}
         for positions, is_partial in self._checked_rows(rows):
             part = rows if positions is None else rows.take(pa.array(positions))
             found = broken_rows(table, entity, part, self._ingress.policy, is_partial=is_partial)
-            for position, messages in found.items():
-                broken[position if positions is None else int(positions[position])] = messages
+            for position, violations in found.items():
+                broken[position if positions is None else int(positions[position])] = violations
         return dict(sorted(broken.items()))
 
     def _checked_rows(self, rows: pa.RecordBatch) -> Iterator[tuple[np.ndarray[Any, Any] | None, bool]]:
@@ -289,10 +289,14 @@ class Spool:
             return rows, origins
         positions = np.fromiter(broken, np.int64, len(broken))
         # A derived or generated id is not part of the record.
-        records = _records(table, read.take(pa.array(positions)), entity.key is not None)
+        left_out = read.take(pa.array(positions))
+        records = reject_records(table, left_out, with_ids=entity.key is None)
         places = origins.places.take(pa.array(positions)).to_pylist()
-        for place, messages, record in zip(places, broken.values(), records, strict=True):
-            on_reject(Reject(place, "; ".join(messages), record, origins.source))
+        ids = left_out["id"].to_pylist()
+        for place, violations, record, id_ in zip(places, broken.values(), records, ids, strict=True):
+            reason = "; ".join(item.message for item in violations)
+            rule = violations[0].rule
+            on_reject(Reject(place, reason, record, origins.source, rule=rule, type=table.name, id=id_))
         self.rejected += len(broken)
         kept = np.ones(rows.num_rows, bool)
         kept[positions] = False
@@ -358,10 +362,10 @@ def _typed(schema: pa.Schema, rows: pa.RecordBatch, origins: RowOrigins, source:
     return pa.RecordBatch.from_arrays([*rows.columns, places, sources], schema=schema)
 
 
-def _records(table: Table, rows: pa.Table, derived: bool) -> list[dict[str, Any]]:
+def reject_records(table: Table, rows: pa.Table, *, with_ids: bool) -> list[dict[str, Any]]:
     """Return rows as the JSON records that a load reads, without null values."""
     ends = ENDPOINT_NAMES if table.kind == "edge" else {}
-    chosen = [item for item in table.columns if not (derived and item.name == "id")]
+    chosen = [item for item in table.columns if with_ids or item.name != "id"]
     columns = {item.name: json_values(rows[item.name], item.type) for item in chosen}
     records = []
     for values in zip(*columns.values(), strict=True):

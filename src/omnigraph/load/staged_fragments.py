@@ -8,26 +8,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Table
-from omnigraph.catalog.columns import INDEXED_COLUMNS
+from omnigraph.catalog.columns import INDEXED_COLUMNS, logical_schema
+from omnigraph.engine.committed_rows import physical_columns
 from omnigraph.engine.duckdb import Workspace
 from omnigraph.graph.recovery.scratch_files import ScratchFolder
 from omnigraph.graph.transaction import Transaction
 from omnigraph.load.key_checks import KeyCheckedLoad, KeyTables
 from omnigraph.load.key_readers import CommittedKeyReader, KeyFileReader, group_by_rows
 from omnigraph.load.keys import empty_committed_keys, empty_keys, key_columns
-from omnigraph.load.load_strategy import RecordOrigin
+from omnigraph.load.load_strategy import Positions, RecordOrigin
 from omnigraph.load.split_staging import SPLIT_SHIFT, IndexTask, SplitReport, WrittenTable
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.store.tables.index_segments import BuiltSegment
+from omnigraph.store.tables.row_addresses import make_addresses
 from omnigraph.store.tables.table_fragments import list_fragments
+from omnigraph.store.tables.version_diff import take_addresses
 
 T = TypeVar("T")
 # Builds one index segment for each task.
@@ -36,6 +39,7 @@ BuildSegments: TypeAlias = Callable[[Sequence[IndexTask]], list[BuiltSegment | N
 _KEYS_PER_PART = 500_000
 _SEGMENT_ROWS = 2_500_000
 _MAX_SEGMENTS = 16
+_TAKEN_ROWS = 8_192
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,6 @@ class FragmentLoad(KeyCheckedLoad, ABC):
             report.split.number: (report.split.file, first)
             for report, first in zip(written.reports, preceding, strict=True)
         }
-        self._superseded: dict[str, np.ndarray[Any, Any]] = {}
 
     def _fill_keys(self) -> None:
         """Fill all key tables that the rules read."""
@@ -113,7 +116,7 @@ class FragmentLoad(KeyCheckedLoad, ABC):
         self.superseded = {key: len(positions) for key, positions in self._superseded.items()}
         self._fill_committed_keys()
 
-    def _fill_new_keys(self, table: Table) -> np.ndarray[Any, Any]:
+    def _fill_new_keys(self, table: Table) -> Positions:
         """Fill a table with the keys of the last record of each id; return the positions of the other records."""
         files = [(item.keys, item.rows) for item in self._written.written(table.key) if item.keys]
         if not self._supersedes(table) or not files:
@@ -123,6 +126,35 @@ class FragmentLoad(KeyCheckedLoad, ABC):
         superseded = self._query_column(queries.superseded_positions(table.id))
         self._keys.derive(queries.new_keys(table.id), queries.last_records(table.id))
         return superseded
+
+    def _leave_out_keys(self, table: Table, offenders: Sequence[str]) -> None:
+        """Remove offenders from the keys of a table, and find the superseded records anew."""
+        if self._supersedes(table):
+            self._remove_keys(queries.input_keys(table.id), offenders)
+            found = self._query_column(queries.superseded_positions(table.id))
+            self._superseded[table.key], self.superseded[table.key] = found, len(found)
+            self._keys.replace(queries.new_keys(table.id), queries.last_records(table.id))
+        else:
+            self._remove_keys(queries.new_keys(table.id), offenders)
+
+    def rows_at(self, key: str, positions: Positions) -> Iterator[pa.Table]:
+        """Yield the rows of records at these positions, in order.
+
+        A fragment has no row addresses before a version contains it. The rows are read from a detached version that
+        only this method uses.
+        """
+        table, tables = self._loaded[key], self._transaction.base.tables
+        names = [item.name for item in table.columns]
+        fragments = [fragment for item in self._written.written(key) for fragment in item.fragments]
+        pin = tables.stage_fragments(self._transaction.pin(key), fragments).pin(self._transaction.commit_id)
+        added = [item.id for item in list_fragments(tables, pin)][-len(fragments) :]
+        for number, offsets in self._offsets(key, positions).items():
+            for first in range(0, len(offsets), _TAKEN_ROWS):
+                addresses = make_addresses(
+                    added[number], offsets[first : first + _TAKEN_ROWS].astype(np.uint32)
+                )
+                rows = take_addresses(tables, pin, addresses, physical_columns(table, names))
+                yield rows.rename_columns(names).cast(logical_schema(table))
 
     @abstractmethod
     def _fill_from_files(self, table: Table, name: str, files: Sequence[tuple[str, int]]) -> None:
@@ -152,7 +184,7 @@ class FragmentLoad(KeyCheckedLoad, ABC):
         tasks = [
             (table.key, IndexTask(self._transaction.pin(table.key), column, group))
             for table in self._loaded.values()
-            if any(item.rows for item in self._written.written(table.key))
+            if self._written.counts[table.key] > len(self._excluded(table.key))
             for column in map(table.physical, INDEXED_COLUMNS[table.kind])
             for group in self._segment_fragments(table.key, column)
         ]
@@ -179,7 +211,8 @@ class FragmentLoad(KeyCheckedLoad, ABC):
     def _stage_table(self, table: Table, *, dry_run: bool) -> dict[str, int]:
         tables, pin = self._transaction.base.tables, self._transaction.pin(table.key)
         written = list(self._written.written(table.key))
-        inserted = self._written.counts[table.key] - self.superseded[table.key]
+        excluded = self._excluded(table.key)
+        inserted = self._written.counts[table.key] - len(excluded)
         affected, replaced = self._affected(table, inserted)
         if not dry_run and (inserted or len(replaced) or (self._mode == "overwrite" and pin.rows)):
             staged = tables.stage_fragments(
@@ -187,25 +220,26 @@ class FragmentLoad(KeyCheckedLoad, ABC):
                 [fragment for item in written for fragment in item.fragments],
                 replace=self._mode == "overwrite",
                 delete=replaced,
-                excluded=self._superseded_offsets(table),
+                excluded={
+                    number: offsets.tolist() for number, offsets in self._offsets(table.key, excluded).items()
+                },
             )
             self._transaction.write(table.key, staged)
         return affected
 
-    def _superseded_offsets(self, table: Table) -> dict[int, list[int]]:
-        """Return the offsets of superseded rows in each written fragment, by the number of the fragment."""
-        superseded = self._superseded[table.key]
-        offsets: dict[int, list[int]] = {}
-        if not len(superseded):
+    def _offsets(self, key: str, positions: Positions) -> dict[int, Positions]:
+        """Return the offsets of records in each written fragment, by the number of the fragment."""
+        offsets: dict[int, Positions] = {}
+        if not len(positions):
             return offsets
         number = 0
         for report in self._written.reports:
-            written = report.written.get(table.key)
+            written = report.written.get(key)
             first = report.split.number << SPLIT_SHIFT
             for fragment in () if written is None else written.fragments:
-                low, high = np.searchsorted(superseded, (first, first + fragment.rows))
+                low, high = np.searchsorted(positions, (first, first + fragment.rows))
                 if low < high:
-                    offsets[number] = (superseded[low:high] - first).tolist()
+                    offsets[number] = positions[low:high] - first
                 first += fragment.rows
                 number += 1
         return offsets

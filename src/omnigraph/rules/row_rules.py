@@ -71,17 +71,17 @@ def broken_rows(
     external_blobs: ExternalBlobPolicy | None = None,
     *,
     is_partial: bool = False,
-) -> dict[int, list[str]]:
-    """Return the messages of every row that breaks a rule, by position in the batch."""
+) -> dict[int, list[Violation]]:
+    """Return the violations of every row that breaks a rule, by position in the batch."""
     positions = RowOrigins(pa.array(np.arange(batch.num_rows)))
-    messages: dict[int, list[str]] = {}
-    found = _batch_violations(
+    found: dict[int, list[Violation]] = {}
+    parts = _batch_violations(
         table, entity, batch, positions, batch.num_rows, external_blobs, is_partial=is_partial
     )
-    for violations in found:
+    for violations in parts:
         for item in violations:
-            messages.setdefault(item.details["line"], []).append(item.message)
-    return {position: sorted(messages[position]) for position in sorted(messages)}
+            found.setdefault(item.details["line"], []).append(item)
+    return {position: sorted(found[position], key=lambda item: item.message) for position in sorted(found)}
 
 
 def _batch_violations(

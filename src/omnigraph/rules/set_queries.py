@@ -69,8 +69,20 @@ def count_query(rule: Select) -> Select:
     >>> print(count_query(existing_ids(7)).sql("duckdb")[:36])
     SELECT COUNT(*) AS total FROM (SELEC
     """
-    violations = next(item for item in rule.find_all(exp.Subquery) if item.alias == "violations")
-    return select(alias_(func("COUNT", exp.Star()), TOTAL)).from_(violations.copy())
+    return select(alias_(func("COUNT", exp.Star()), TOTAL)).from_(_violations(rule).copy())
+
+
+def all_violations(rule: Select) -> Select:
+    """Return a query for all violations of a rule, in any order.
+
+    >>> print(all_violations(existing_ids(7)).sql("duckdb")[:43])
+    SELECT * FROM (SELECT a.id, a.position FROM
+    """
+    return select(exp.Star()).from_(_violations(rule).copy())
+
+
+def _violations(rule: Select) -> exp.Subquery:
+    return next(item for item in rule.find_all(exp.Subquery) if item.alias == "violations")
 
 
 # --- superseded records and replaced rows -------------------------------------------------------------------
@@ -213,7 +225,7 @@ def _first(value: exp.Column | None, names: Sequence[str], alias: str) -> exp.Ex
 @cache
 def missing_endpoints(edge: int, end: str, nodes: tuple[str, ...]) -> Select:
     """Select new edges whose end is in none of the tables of node keys."""
-    return _ends(_new(edge), end, nodes)
+    return _ends(_new(edge), end, nodes, column(POSITION, "a"))
 
 
 @cache
@@ -222,9 +234,9 @@ def orphaned_endpoints(edge: int, end: str, node: int) -> Select:
     return _ends(_committed(edge), end, (new_keys(node),))
 
 
-def _ends(edges: exp.Table, end: str, nodes: Sequence[str]) -> Select:
+def _ends(edges: exp.Table, end: str, nodes: Sequence[str], *more: exp.Column) -> Select:
     missing = [not_(_has(name, column(end, "a"))) for name in nodes]
-    chosen = (column("id", "a"), alias_(column(end, "a"), VALUE))
+    chosen = (column("id", "a"), alias_(column(end, "a"), VALUE), *more)
     return _first_violations(select(*chosen).from_(edges).where(*missing))
 
 

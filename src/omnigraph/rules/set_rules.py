@@ -23,7 +23,7 @@ from omnigraph.lang.schema import EdgeType, NodeType
 from omnigraph.lang.types import STRING, PropType
 from omnigraph.rules.delta import RowLookup, TableDelta
 from omnigraph.rules.load_mode import WriteMode
-from omnigraph.rules.violations import Violation, Violations, value_text, violations_at
+from omnigraph.rules.violations import MAX_REPORTED, Violation, Violations, value_text, violations_at
 
 Deltas = Mapping[str, TableDelta]
 
@@ -36,18 +36,24 @@ _POSITION = "#position"
 
 def unique_violations(catalog: Catalog, deltas: Deltas, committed: RowLookup) -> Violations:
     """Check that no changed row has the unique tuple of another changed row or of a remaining committed row."""
+    return Violations.merge(
+        part for delta in deltas.values() for part in unique_violations_of(catalog, delta, committed)
+    )
 
-    def of_tables() -> Iterator[Violations]:
-        for key, delta in deltas.items():
-            for columns in entity_of(catalog, delta.table).uniques:
-                rows = complete_tuples(delta.table, columns, delta.rows)
-                if not rows.num_rows:
-                    continue
-                held = complete_tuples(delta.table, columns, _holders(key, columns, rows, committed))
-                held = _rows_without(held, "id", _replaced_ids(delta))
-                yield duplicate_tuples(delta.table, columns, rows, held, in_input_order=delta.in_input_order)
 
-    return Violations.merge(of_tables())
+def unique_violations_of(
+    catalog: Catalog, delta: TableDelta, committed: RowLookup, limit: int = MAX_REPORTED
+) -> Iterator[Violations]:
+    """Yield the violations of each unique tuple of a table."""
+    for columns in entity_of(catalog, delta.table).uniques:
+        rows = complete_tuples(delta.table, columns, delta.rows)
+        if not rows.num_rows:
+            continue
+        held = complete_tuples(delta.table, columns, _holders(delta.table.key, columns, rows, committed))
+        held = _rows_without(held, "id", _replaced_ids(delta))
+        yield duplicate_tuples(
+            delta.table, columns, rows, held, in_input_order=delta.in_input_order, limit=limit
+        )
 
 
 def entity_of(catalog: Catalog, table: Table) -> NodeType | EdgeType:
@@ -79,6 +85,7 @@ def duplicate_tuples(
     held: pa.Table | None = None,
     *,
     in_input_order: bool = False,
+    limit: int = MAX_REPORTED,
 ) -> Violations:
     """Return one violation for each row that has the tuple of a `held` row, or of another row before it.
 
@@ -113,7 +120,7 @@ def duplicate_tuples(
             found = duplicate_violation(table, columns, members, other, this)
             yield replace(found, position=position) if in_input_order else found
 
-    return violations_at(ids, offending, describe)
+    return violations_at(ids, offending, describe, limit)
 
 
 def duplicate_violation(
@@ -154,14 +161,17 @@ def supersedes(mode: WriteMode, entity: NodeType | EdgeType) -> bool:
     return mode == "merge" and record_identity(entity) == ("id",)
 
 
-def existing_ids(table: Table, ids: pa.ChunkedArray, committed: pa.ChunkedArray) -> Violations:
+def existing_ids(
+    table: Table, ids: pa.ChunkedArray, committed: pa.ChunkedArray, limit: int = MAX_REPORTED
+) -> Violations:
     """Return one violation for each new row whose id a committed row has."""
 
     def describe(chosen: np.ndarray[Any, Any], these: list[str | None]) -> Iterator[Violation]:
         for position, this in zip(chosen.tolist(), these, strict=True):
             yield replace(existing_id_violation(table, this), position=position)
 
-    return violations_at(ids, np.flatnonzero(pc.is_in(ids, value_set=committed).to_numpy()), describe)
+    existing = np.flatnonzero(pc.is_in(ids, value_set=committed).to_numpy())
+    return violations_at(ids, existing, describe, limit)
 
 
 def existing_id_violation(table: Table, this: str | None) -> Violation:
@@ -213,7 +223,7 @@ def endpoint_violations(catalog: Catalog, deltas: Deltas, committed: RowLookup) 
 
     def of_types() -> Iterator[Violations]:
         for node in catalog.schema.nodes:
-            yield from _missing_endpoints(catalog, node.name, deltas, committed)
+            yield from missing_endpoints(catalog, node.name, deltas, committed)
             yield from _orphaned_edges(catalog, node.name, deltas, committed)
 
     return Violations.merge(of_types())
@@ -223,10 +233,10 @@ def _ends(edge: EdgeType, node: str) -> list[str]:
     return [name for name, type_name in (("src", edge.source), ("dst", edge.target)) if type_name == node]
 
 
-def _missing_endpoints(
-    catalog: Catalog, node: str, deltas: Deltas, committed: RowLookup
+def missing_endpoints(
+    catalog: Catalog, node: str, deltas: Deltas, committed: RowLookup, limit: int = MAX_REPORTED
 ) -> Iterator[Violations]:
-    """Report changed edges without a node at an end. One lookup serves all edge types that end at the node type."""
+    """Report changed edges that lack a node of this type at an end."""
     ends = [
         (delta, comparable(delta.rows[name], STRING), name)
         for edge in catalog.schema.edges_of(node)
@@ -249,7 +259,8 @@ def _missing_endpoints(
     for edges, column, name in ends:
         positions = np.flatnonzero(pc.is_in(column, value_set=named).to_numpy())
         ids = comparable(edges.rows["id"], STRING)
-        yield _endpoint_violations("endpoint", edges.table.key, node, name, ids, column, positions)
+        found = _endpoint_violations("endpoint", edges.table.key, node, name, ids, column, positions, limit)
+        yield found if edges.in_input_order else _without_positions(found)
 
 
 def _orphaned_edges(
@@ -278,12 +289,19 @@ def _endpoint_violations(
     ids: pa.ChunkedArray,
     column: pa.ChunkedArray,
     positions: np.ndarray[Any, Any],
+    limit: int = MAX_REPORTED,
 ) -> Violations:
     def describe(chosen: np.ndarray[Any, Any], these: list[str | None]) -> Iterator[Violation]:
-        for this, value in zip(these, column.take(pa.array(chosen)).to_pylist(), strict=True):
-            yield missing_node_violation(rule, key, node, end, this, value)
+        values = column.take(pa.array(chosen)).to_pylist()
+        for position, this, value in zip(chosen.tolist(), these, values, strict=True):
+            found = missing_node_violation(rule, key, node, end, this, value)
+            yield found if rule == "orphan" else replace(found, position=position)
 
-    return violations_at(ids, positions, describe)
+    return violations_at(ids, positions, describe, limit)
+
+
+def _without_positions(violations: Violations) -> Violations:
+    return Violations(tuple(replace(item, position=None) for item in violations), violations.total)
 
 
 def missing_node_violation(
@@ -312,19 +330,26 @@ def cardinality_violations(catalog: Catalog, deltas: Deltas, committed: RowLooku
 def _cardinality(
     key: str, edge: EdgeType, delta: TableDelta, nodes: TableDelta | None, committed: RowLookup
 ) -> Iterator[Violations]:
+    sources, counts = count_edges(key, delta, nodes, committed)
+    least, most = edge.cardinality.min, edge.cardinality.max
+    yield _cardinality_violations(key, edge.name, sources, counts, counts < least, "min", least)
+    if most is not None:
+        yield _cardinality_violations(key, edge.name, sources, counts, counts > most, "max", most)
+
+
+def count_edges(
+    key: str, delta: TableDelta, nodes: TableDelta | None, committed: RowLookup
+) -> tuple[pa.Array, np.ndarray[Any, Any]]:
+    """Return the sources that gain or lose edges and are not deleted, and the number of edges of each."""
     pending = comparable(delta.rows["src"], STRING)
     vacated = [] if delta.vacated is None else [delta.vacated.cast(pa.string())]
     sources = pc.unique(pa.chunked_array([*pending.chunks, *vacated], pa.string())).drop_null()
     if nodes is not None:
         sources = _array_without(sources, nodes.deleted)
     if not len(sources):
-        return
+        return sources, np.zeros(0, np.int64)
     kept = _rows_without(committed.find(key, "src", sources, ["id", "src"]), "id", _replaced_ids(delta))
-    counts = _count(pending, sources) + _count(comparable(kept["src"], STRING), sources)
-    least, most = edge.cardinality.min, edge.cardinality.max
-    yield _cardinality_violations(key, edge.name, sources, counts, counts < least, "min", least)
-    if most is not None:
-        yield _cardinality_violations(key, edge.name, sources, counts, counts > most, "max", most)
+    return sources, _count(pending, sources) + _count(comparable(kept["src"], STRING), sources)
 
 
 def _count(values: pa.ChunkedArray, sources: pa.Array) -> np.ndarray[Any, Any]:

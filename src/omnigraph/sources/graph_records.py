@@ -16,7 +16,7 @@ from omnigraph.catalog.catalog import Catalog, Column, Table
 from omnigraph.catalog.columns import ENDPOINT_COLUMNS, logical_schema
 from omnigraph.catalog.key_arrays import derive_ids
 from omnigraph.catalog.keys import TypeKey, derive_id, missing_key, table_id_key
-from omnigraph.errors import ErrorLocation, InvalidInput
+from omnigraph.errors import ErrorLocation, InvalidInput, OmnigraphError
 from omnigraph.lang.pg.schema_properties import SYSTEM_COLUMNS, TOMBSTONE
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.sources.json.json_values import (
@@ -156,6 +156,18 @@ class RecordConverter:
         if row["id"] != derived:
             raise wrong_id(self.key, row["id"], derived)
 
+    def id_of(self, data: Any) -> str | None:
+        """Return the id of an invalid record with this data, or None if it cannot be told."""
+        if not isinstance(data, Mapping):
+            return None
+        if self.key is None:
+            id_ = data.get("id")
+            return id_ if isinstance(id_, str) else None
+        try:
+            return derive_id(self.key, data)
+        except OmnigraphError:
+            return None
+
     def build_table(self, rows: Sequence[Row]) -> pa.Table:
         """Build the logical columns of converted rows, with the derived ids of a keyed type."""
         arrays = {
@@ -230,6 +242,16 @@ class RecordConverters:
         return InvalidInput(
             f"unknown {kind} type {_quoted(name)}", hint=suggestion(name, [item.name for item in known])
         )
+
+    def entity_of(self, record: Any) -> tuple[str | None, str | None]:
+        """Return the type and the id of an invalid record, as far as they can be told."""
+        if isinstance(record, Mapping):
+            for tag in ("type", "edge"):
+                name = record.get(tag)
+                converter = self.find(tag, name) if isinstance(name, str) else None
+                if converter is not None:
+                    return converter.table.name, converter.id_of(record.get("data"))
+        return None, None
 
     def convert(self, record: Any) -> tuple[RecordConverter, Row]:
         """Return the converter and the row of a record; raise `InvalidInput` for an invalid record."""

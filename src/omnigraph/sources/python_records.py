@@ -42,7 +42,7 @@ def read_dicts(
         try:
             converter, row = converters.convert(_unbox_record(record))
         except InvalidInput as error:
-            rejects.reject(place, error, record)
+            rejects.reject(place, error, record, *converters.entity_of(record))
             continue
         yield from builder.add(converter, row, place)
     yield from builder.flush()
@@ -69,7 +69,7 @@ def read_rows(
         try:
             row = _row(converter, item, integer_keys)
         except InvalidInput as error:
-            rejects.reject(place, error, item)
+            rejects.reject(place, error, item, id_=converter.id_of(item))
             continue
         yield from builder.add(converter, row, place)
     yield from builder.flush()

@@ -10,13 +10,17 @@ from omnigraph.errors import ErrorLocation, OmnigraphError
 
 Unit: TypeAlias = Literal["line", "record", "row"]
 
+# The rule of a record that a reader cannot convert to a row.
+INVALID_RECORD = "record"
+
 
 @dataclass(frozen=True, slots=True)
 class Reject:
     """A record that a load rejects, and why.
 
     `place` counts lines, rows or records from 1. `location` is the part of the message that names it. `error` is
-    the error of the record where a reader rejected it.
+    the error of the record where a reader rejected it. `rule` is the constraint that the record breaks, or
+    ``record`` if it could not be read. `type` and `id` name the entity where they are known.
     """
 
     place: int
@@ -25,6 +29,9 @@ class Reject:
     source: str | None = None
     location: ErrorLocation | None = None
     error: OmnigraphError | None = field(default=None, compare=False, repr=False)
+    rule: str = INVALID_RECORD
+    type: str | None = None
+    id: str | None = None
 
     @property
     def message(self) -> str:
@@ -41,7 +48,16 @@ class Reject:
 
     def to_json(self) -> dict[str, Any]:
         """Return the line of a file of rejected records."""
-        return {"source": self.source, "line": self.place, "error": self.message, "record": self.record}
+        return {
+            "source": self.source,
+            "line": self.place,
+            "type": self.type,
+            "id": self.id,
+            "rule": self.rule,
+            "reason": self.reason,
+            "error": self.message,
+            "record": self.record,
+        }
 
     def to_state(self) -> dict[str, Any]:
         """Return the fields as JSON, for `from_state`."""
@@ -52,6 +68,9 @@ class Reject:
             "record": self.record,
             "source": self.source,
             "location": location,
+            "rule": self.rule,
+            "type": self.type,
+            "id": self.id,
         }
 
     @classmethod
@@ -78,13 +97,34 @@ class RejectHandler:
     on_reject: OnReject | None
     type_name: str | None = None
 
-    def reject(self, place: int, error: OmnigraphError, record: Any = None) -> None:
-        """Reject a record; without a callback, raise its error with the location of the record."""
+    def reject(
+        self,
+        place: int,
+        error: OmnigraphError,
+        record: Any = None,
+        type_name: str | None = None,
+        id_: str | None = None,
+    ) -> None:
+        """Reject a record; without a callback, raise its error with the location of the record.
+
+        `type_name` and `id_` name the entity, as far as the record has enough of it.
+        """
         is_syntax_error = error.location is not None and error.location.syntax is not None
-        type_name = None if is_syntax_error else self.type_name
-        located = error.located(replace(ErrorLocation.at(self.unit, place), type=type_name))
+        located = error.located(
+            replace(ErrorLocation.at(self.unit, place), type=None if is_syntax_error else self.type_name)
+        )
         if self.on_reject is not None:
-            complete = located.located(ErrorLocation(source=self.source))
-            self.on_reject(Reject(place, error.reason, record, self.source, located.location, complete))
+            self.on_reject(
+                Reject(
+                    place,
+                    error.reason,
+                    record,
+                    self.source,
+                    located.location,
+                    located.located(ErrorLocation(source=self.source)),
+                    type=type_name or self.type_name,
+                    id=id_,
+                )
+            )
             return
         raise located.located(ErrorLocation(source=self.source)) from error

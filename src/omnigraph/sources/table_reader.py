@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -53,15 +53,20 @@ class RowError:
     place: int
     error: InvalidInput
     record: Any
+    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertedRows:
-    """Valid rows of a type, their positions in the input, and the errors of the other rows by position."""
+    """Valid rows of a type, their positions in the input, and the errors of the other rows by position.
+
+    `ids` has the ids of rows with errors, where they can be told.
+    """
 
     rows: pa.Table
     positions: np.ndarray[Any, Any]
     errors: RowErrors
+    ids: Mapping[int, str] = field(default_factory=dict)
 
 
 class TableReader:
@@ -145,10 +150,27 @@ class TableReader:
         columns = [*arrays.values(), *(() if changes is None else changes.arrays())]
         table = pa.Table.from_arrays(columns, schema=self._schema)
         positions = np.arange(rows.count)
+        ids: dict[int, str] = {}
         if errors:
+            ids = self._ids_of(table, list(errors))
             positions = np.delete(positions, list(errors))
             table = table.take(pa.array(positions))
-        return self._with_ids(ConvertedRows(table, positions, errors))
+        return self._with_ids(ConvertedRows(table, positions, errors, ids))
+
+    def _ids_of(self, table: pa.Table, positions: list[int]) -> dict[int, str]:
+        """Return the ids of rows with errors, for those that have an id or a complete key."""
+        rows = table.take(pa.array(positions))
+        key = self.converter.key
+        if key is None:
+            ids = rows["id"].to_pylist()
+            return {at: id_ for at, id_ in zip(positions, ids, strict=True) if id_ is not None}
+        complete = np.ones(rows.num_rows, bool)
+        for column in key.columns:
+            complete &= rows[column.name].is_valid().to_numpy()
+            if column.type.scalar in FLOATS:
+                complete &= pc.is_finite(rows[column.name]).fill_null(False).to_numpy()
+        derived = derive_ids(key, rows.filter(pa.array(complete))).to_pylist()
+        return dict(zip(np.array(positions)[complete].tolist(), derived, strict=True))
 
     def emit(
         self,
@@ -159,7 +181,7 @@ class TableReader:
     ) -> Iterator[InputBatch]:
         """Reject the rows with errors and yield the others as a batch."""
         rejected = [
-            RowError(int(numbers[position]), error, rows.record(position))
+            RowError(int(numbers[position]), error, rows.record(position), converted.ids.get(position))
             for position, error in converted.errors.items()
         ]
         self.reject([*rejected, *left_out])
@@ -178,7 +200,7 @@ class TableReader:
         if self.rejects.on_reject is None and self.rejects.source is None and len(ordered) > 1:
             ordered = [_with_count(ordered[0], len(ordered) - 1)]
         for item in ordered:
-            self.rejects.reject(item.place, item.error, item.record)
+            self.rejects.reject(item.place, item.error, item.record, id_=item.id)
 
     def _missing_values(self, arrays: Mapping[str, pa.Array], changes: OperationColumns | None) -> RowErrors:
         """Return the errors of rows without a key value, an endpoint or a required property.
@@ -245,13 +267,13 @@ class TableReader:
         rows = rows.set_column(0, self._schema.field(0), derived)
         differs = pc.fill_null(pc.not_equal(ids, derived), False).to_numpy(zero_copy_only=False)
         if not differs.any():
-            return ConvertedRows(rows, positions, converted.errors)
+            return ConvertedRows(rows, positions, converted.errors, converted.ids)
         errors = {
             int(positions[at]): wrong_id(key, ids[at].as_py(), derived[at].as_py())
             for at in np.flatnonzero(differs).tolist()
         }
         valid = rows.filter(pa.array(~differs))
-        return ConvertedRows(valid, positions[~differs], {**converted.errors, **errors})
+        return ConvertedRows(valid, positions[~differs], {**converted.errors, **errors}, converted.ids)
 
     def _derive_ids(self, key: TypeKey, rows: pa.Table, ids: pa.Array) -> pa.Array:
         """Return the derived ids. A patch or a delete without the key has its explicit id."""

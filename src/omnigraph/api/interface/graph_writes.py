@@ -69,6 +69,7 @@ class GraphWrites(ABC):
         create_from: str | None = None,
         engine: Engine = "auto",
         rejects: Rejects | None = None,
+        max_rejects: int | str | None = None,
         permissive: bool = False,
         message: str | None = None,
         if_commit: str | None = None,
@@ -106,9 +107,13 @@ class GraphWrites(ABC):
         `order_by` names a column with the order of the rows: of several rows of one key the newest applies last. If
         it is a property, a row that is older than the stored one has no effect.
 
-        The whole input is validated before anything is committed. With `rejects`,
-        invalid records are written there and left out. With `create_from`, a missing branch is created from that
-        branch first. `csv_null` is the text of an unquoted CSV cell that means null.
+        The whole input is validated before anything is committed. With `create_from`, a missing branch is created
+        from that branch first. `csv_null` is the text of an unquoted CSV cell that means null.
+
+        With `rejects`, records that are invalid or break a constraint are written there and left out, and so are
+        the edges of nodes that were left out. It is a file or a folder, local or ``s3://``, ``table:NAME`` of
+        Spark's catalog, or a function. If more than `max_rejects` records are rejected, a number or a percentage of
+        the input such as ``"0.5%"``, nothing is committed.
 
         With `permissive`, graph records are JSON values in any layout, unknown fields are dropped, and values of
         the wrong type are stored as null; `LoadReceipt.warnings` reports all of them.
@@ -139,6 +144,7 @@ class GraphWrites(ABC):
             create_from=check_text("create_from", create_from),
             engine=engine,
             rejects=rejects,
+            max_rejects=max_rejects,
             permissive=permissive,
             message=message,
             if_commit=if_commit,

@@ -5,24 +5,30 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.api.results.commits import Commit
-from omnigraph.api.results.loads import LoadReceipt, RejectedRecords
+from omnigraph.api.results.loads import LoadReceipt
 from omnigraph.api.results.receipts import by_type_name
+from omnigraph.api.results.rejects import RejectTarget
 from omnigraph.engine.engine_choice import wants_spark
-from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.load.load_request import LoadRequest
+from omnigraph.load.reject_limit import RejectLimit
+from omnigraph.load.reject_log import RejectLog
 from omnigraph.sources.input_warnings import WarningCollector
 
 if TYPE_CHECKING:
     from omnigraph.api.local.authorizer import Authorizer
+    from omnigraph.graph.publish import PublishReceipt
     from omnigraph.graph.repository import Repository
-    from omnigraph.graph.write_request import WriteRequest, WriteResult
+    from omnigraph.graph.transaction import Transaction
+    from omnigraph.graph.write_plan import Prepared
+    from omnigraph.graph.write_request import Prepare, WriteRequest, WriteResult
     from omnigraph.load.load import LoadResult
-    from omnigraph.sources.rejects import OnReject
+    from omnigraph.load.quarantine import Quarantine
 
 # Spark takes about ten seconds to start, which is less than the time it saves from this input size on.
 SPARK_BYTES = 256 << 20
@@ -44,15 +50,25 @@ def run_load(repository: Repository, request: LoadRequest, authorizer: Authorize
     request = _resolve_mapping(repository, request)
     size = _input_bytes(repository, request)
     on_spark = _chooses_spark(repository, request, size)
-    with ExitStack() as stack:
-        rejected = None if request.rejects is None else RejectedRecords(request.rejects, stack)
-        reject = None if rejected is None else rejected.add
-        warnings = WarningCollector()
-        if on_spark:
-            receipt, prepared = _load_on_spark(repository, request, reject)
-        else:
-            receipt, prepared = _load_locally(repository, request, reject, warnings)
-    result = LoadResult() if prepared is None else prepared
+    warnings = WarningCollector()
+    with RejectLog() as log:
+        target = None
+        if request.rejects is not None:
+            target = RejectTarget(request.rejects, log, repository.objects.options, request.spark)
+        try:
+            if on_spark:
+                receipt, prepared = _load_on_spark(repository, request, target)
+            else:
+                receipt, prepared = _load_locally(repository, request, target, warnings)
+        except OmnigraphError as error:
+            if target is not None:
+                _write_refused(target, error)
+            raise
+        result = LoadResult() if prepared is None else prepared
+        rejected_by_rule = {} if target is None or prepared is None else log.counts
+        rejected = 0 if target is None or prepared is None else log.count
+        if target is not None and prepared is not None:
+            _deliver(target, receipt)
     seconds = dict(result.seconds)
     if result.prepared_at is not None and receipt is not None:
         seconds["publish"] = time.monotonic() - result.prepared_at
@@ -64,7 +80,7 @@ def run_load(repository: Repository, request: LoadRequest, authorizer: Authorize
         nodes=dict(sorted(result.nodes.items())),
         edges=dict(sorted(result.edges.items())),
         affected=by_type_name(result.affected),
-        rejected=0 if rejected is None else rejected.count,
+        rejected=rejected,
         superseded=result.superseded,
         seconds=seconds,
         replayed=receipt is not None and receipt.replayed,
@@ -73,11 +89,56 @@ def run_load(repository: Repository, request: LoadRequest, authorizer: Authorize
         dry_run=request.dry_run,
         warnings=warnings.collected(),
         skipped=by_type_name(result.skipped),
+        rejected_by_rule=rejected_by_rule,
+        rejects=None if target is None else target.location,
     )
 
 
+def _write_refused(target: RejectTarget, error: OmnigraphError) -> None:
+    """Write the rejected records of a load that failed, which may say why."""
+    try:
+        target.write_failed()
+    except OmnigraphError as failure:
+        error.add_note(f"the rejected records could not be written: {failure.message}")
+    if target.location is not None:
+        error.details.setdefault("rejects", target.location)
+    target.deliver()
+
+
+def _deliver(target: RejectTarget, receipt: PublishReceipt | None) -> None:
+    try:
+        target.deliver()
+    except Exception as error:
+        outcome = "nothing is committed" if receipt is None else f"the load is commit {receipt.commit.id}"
+        error.add_note(outcome)
+        raise
+
+
+def _writing_rejects(prepare: Prepare[LoadResult], target: RejectTarget | None) -> Prepare[LoadResult]:
+    """Return a preparation that also writes the rejected records, before its commit is published."""
+    if target is None:
+        return prepare
+
+    def prepare_and_write(transaction: Transaction) -> Prepared[LoadResult]:
+        target.begin(transaction.commit_id)
+        prepared = prepare(transaction)
+        target.write()
+        return prepared
+
+    return prepare_and_write
+
+
+def _quarantine(request: LoadRequest, target: RejectTarget | None) -> Quarantine | None:
+    from omnigraph.load.quarantine import Quarantine
+
+    if target is None:
+        return None
+    limit = None if request.max_rejects is None else RejectLimit.parse(request.max_rejects)
+    return Quarantine(target.log, limit)
+
+
 def _load_locally(
-    repository: Repository, request: LoadRequest, reject: OnReject | None, warnings: WarningCollector
+    repository: Repository, request: LoadRequest, target: RejectTarget | None, warnings: WarningCollector
 ) -> WriteResult[LoadResult]:
     from omnigraph.load.load import prepare_load
     from omnigraph.load.resolve import OperationRules
@@ -87,6 +148,8 @@ def _load_locally(
     from omnigraph.sources.readers import open_source
 
     catalog = repository.snapshot(request.base).catalog
+    quarantine = _quarantine(request, target)
+    reject = None if quarantine is None else quarantine.log.add
     invalid = InvalidRecordCollector()
     batches = open_source(
         request.source,
@@ -111,22 +174,20 @@ def _load_locally(
     ) as spool:
         content = "" if request.idempotency_key is None else spool.digest()
         write = _write_request(request, content, bulk=spool.is_bulk and not request.dry_run)
-        return repository.write(
-            request.base,
-            write,
-            lambda transaction: prepare_load(
-                transaction,
-                spool,
-                request.write_mode,
-                rules=rules,
-                progress=request.progress,
-                dry_run=request.dry_run,
-            ),
+        prepare = partial(
+            prepare_load,
+            spool=spool,
+            mode=request.write_mode,
+            rules=rules,
+            progress=request.progress,
+            dry_run=request.dry_run,
+            quarantine=quarantine,
         )
+        return repository.write(request.base, write, _writing_rejects(prepare, target))
 
 
 def _load_on_spark(
-    repository: Repository, request: LoadRequest, reject: OnReject | None
+    repository: Repository, request: LoadRequest, target: RejectTarget | None
 ) -> WriteResult[LoadResult]:
     from omnigraph.graph.idempotency import canonical_text
     from omnigraph.spark.engine.spark_load import load_on_spark
@@ -138,7 +199,8 @@ def _load_on_spark(
         else canonical_text([request.source, request.mapping, request.csv_null])
     )
     write = _write_request(request, content, bulk=True)
-    return load_on_spark(repository, request, write, reject)
+    quarantine = _quarantine(request, target)
+    return load_on_spark(repository, request, write, quarantine, lambda work: _writing_rejects(work, target))
 
 
 def _chooses_spark(repository: Repository, request: LoadRequest, size: int | None) -> bool:

@@ -1,29 +1,22 @@
-"""The receipt of a load, the checks of its arguments, and the file of rejected records.
+"""The receipt of a load, and the checks of its arguments.
 
 Local and remote graphs share these.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from omnigraph.api.results.commits import Commit
+from omnigraph.api.results.rejects import check_rejects
 from omnigraph.engine.engine_choice import check_engine
-from omnigraph.errors import InvalidInput, NotFound
-from omnigraph.load.load_request import LoadRequest, Rejects
+from omnigraph.errors import InvalidInput
+from omnigraph.load.load_request import LoadRequest
+from omnigraph.load.reject_limit import RejectLimit
 from omnigraph.rules.load_mode import LOAD_MODES, LoadMode
 from omnigraph.sources.input_warnings import InputWarnings
-
-if TYPE_CHECKING:
-    from omnigraph.sources.rejects import Reject
-
-# The name of the file if the target of rejected records is a folder.
-REJECTS_FILE = "rejects.ndjson"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +24,14 @@ class LoadReceipt:
     """The result of a load.
 
     `nodes` and `edges` count records per type, `affected` counts rows per type. `superseded` counts records of a
-    merge that a later record with the same id replaced, `rejected` counts records that were left out. `bytes` is
-    the size of the input files, None for other inputs. `seconds` has the duration of each stage. `replayed` is
-    true if an earlier call with the same idempotency key made the commit. For a dry run the counts are those of
-    the commit that was not made, and `commit` is None. `warnings` has the values that a permissive load stored as
-    null, and the fields that it dropped. `skipped` counts the input rows without an effect per type, for a load
-    that patches, deletes, or has an operation or order column: ``superseded`` by a newer row of the same key,
-    ``unchanged`` because the same values are stored, ``absent`` because there is no row to delete.
+    merge that a later record with the same id replaced. `rejected` counts records that were left out,
+    `rejected_by_rule` counts them by type and rule, and `rejects` is the file, object or table that has them.
+    `bytes` is the size of the input files, None for other inputs. `seconds` has the duration of each stage.
+    `replayed` is true if an earlier call with the same idempotency key made the commit. For a dry run the counts
+    are those of the commit that was not made, and `commit` is None. `warnings` has the values that a permissive
+    load stored as null, and the fields that it dropped. `skipped` counts the input rows without an effect per type,
+    for a load that patches, deletes, or has an operation or order column: ``superseded`` by a newer row of the same
+    key, ``unchanged`` because the same values are stored, ``absent`` because there is no row to delete.
     """
 
     commit: Commit | None
@@ -56,6 +50,8 @@ class LoadReceipt:
     dry_run: bool = False
     warnings: InputWarnings = field(default_factory=InputWarnings)
     skipped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    rejected_by_rule: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    rejects: str | None = None
 
     @property
     def total(self) -> int:
@@ -77,6 +73,8 @@ class LoadReceipt:
             "rows": {"nodes": dict(self.nodes), "edges": dict(self.edges), "total": self.total},
             "affected": {name: dict(counts) for name, counts in self.affected.items()},
             "rejected": self.rejected,
+            "rejected_by_rule": {name: dict(counts) for name, counts in self.rejected_by_rule.items()},
+            "rejects": self.rejects,
             "superseded": self.superseded,
             "skipped": {name: dict(counts) for name, counts in self.skipped.items()},
             "nulled": self.warnings.nulled,
@@ -87,7 +85,7 @@ class LoadReceipt:
 
 
 def check_load(request: LoadRequest) -> None:
-    """Raise `InvalidInput` for an unknown engine or mode, and for a rejects target that cannot be written."""
+    """Raise `InvalidInput` for an unknown engine or mode, and for rejects that cannot be written or limited."""
     check_engine(request.engine)
     if request.mode not in LOAD_MODES:
         raise InvalidInput(f"unknown load mode '{request.mode}'", hint=f"one of {', '.join(LOAD_MODES)}")
@@ -97,7 +95,11 @@ def check_load(request: LoadRequest) -> None:
             "a permissive load appends, merges or overwrites whole records",
             hint="load without `permissive`",
         )
-    _check_rejects(request.rejects)
+    check_rejects(request.rejects)
+    if request.max_rejects is not None:
+        if request.rejects is None:
+            raise InvalidInput("max_rejects needs rejects", hint="rejects says where rejected records go")
+        RejectLimit.parse(request.max_rejects)
 
 
 def check_operations(mode: str, op_column: str | None, order_by: str | None) -> None:
@@ -111,44 +113,3 @@ def check_operations(mode: str, op_column: str | None, order_by: str | None) -> 
         raise InvalidInput(
             f"an order column does not apply to mode '{mode}'", hint="use mode merge, patch or delete"
         )
-
-
-def _check_rejects(target: Any) -> None:
-    if target is None or callable(target):
-        return
-    if not isinstance(target, str | Path):
-        raise InvalidInput(
-            f"rejected records cannot be written to a value of {type(target).__name__}",
-            hint="give the path of a file or a folder, or a function such as the `append` of a list",
-        )
-    folder = Path(target).parent
-    if not folder.is_dir():
-        raise NotFound(f"no such folder: {folder}", details={"path": str(target)})
-
-
-class RejectedRecords:
-    """Counts rejected records and writes them to the target. A file is created for the first record."""
-
-    def __init__(self, target: Rejects, stack: ExitStack) -> None:
-        self.count = 0
-        self._target = target
-        self._stack = stack
-        self._file: IO[str] | None = None
-
-    def add(self, reject: Reject) -> None:
-        """Write a record that a reader rejected."""
-        self.add_line(reject.to_json())
-
-    def add_line(self, reject: Mapping[str, Any]) -> None:
-        """Write a rejected record that is given in its JSON form."""
-        self.count += 1
-        if not isinstance(self._target, str | Path):
-            self._target(reject)
-            return
-        if self._file is None:
-            path = Path(self._target)
-            path = path / REJECTS_FILE if path.is_dir() else path
-            # A lone surrogate is written as its JSON escape.
-            file = path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n")
-            self._file = self._stack.enter_context(file)
-        self._file.write(json.dumps(reject, ensure_ascii=False, default=str) + "\n")

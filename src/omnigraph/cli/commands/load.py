@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TypeAlias
 
 import typer
@@ -33,7 +32,7 @@ from omnigraph.cli.target import (
     open_graph,
     resolve_target,
 )
-from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
     from omnigraph.api.results.loads import LoadReceipt
@@ -101,7 +100,18 @@ def load(
     rejects: Annotated[
         str | None,
         typer.Option(
-            "--rejects", metavar="PATH", help="Skip invalid records, and write them to this file or folder."
+            "--rejects",
+            metavar="PATH",
+            help="Leave out records that are invalid or break a constraint, and write them to this file, folder,"
+            " s3:// address or table:NAME of Spark.",
+        ),
+    ] = None,
+    max_rejects: Annotated[
+        str | None,
+        typer.Option(
+            "--max-rejects",
+            metavar="N|PERCENT",
+            help="Commit nothing if more records are rejected: a number, or a percentage of the input like 0.5%.",
         ),
     ] = None,
     message: MessageOption = None,
@@ -154,15 +164,17 @@ def load(
     `--mode overwrite` on a graph that is not local needs confirmation: --yes, or an answer on a terminal.
     """
     target = resolve_target(ctx, uri)
+    from omnigraph.api.results.rejects import check_rejects
+
     refuse_local_options(ctx, target)
     source = _read_source(data or [], mapped=mapping is not None)
-    if rejects is not None and not Path(rejects).parent.is_dir():
-        raise NotFound(f"no such folder: {Path(rejects).parent}", details={"path": rejects})
+    check_rejects(rejects)
     announce(target)
     if mode == "overwrite" and not dry_run:
         require_consent(target, json=json)
     options: dict[str, Any] = {
         "rejects": rejects,
+        "max_rejects": max_rejects,
         "message": message,
         "engine": engine,
         "spark": spark,
@@ -178,7 +190,9 @@ def load(
     if rejects is not None:
         document["rejected"] = receipt.rejected
         if receipt.rejected:
-            print_warning(f"{count(receipt.rejected, 'record')} rejected: see {rejects}")
+            document["rejected_by_rule"] = receipt.rejected_by_rule
+            document["rejects"] = receipt.rejects
+            print_warning(f"{count(receipt.rejected, 'record')} rejected: see {receipt.rejects}")
     if dry_run:
         document["dry_run"] = True
     if report:

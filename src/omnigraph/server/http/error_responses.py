@@ -225,7 +225,7 @@ def _storage_failure(error: StorageError) -> dict[str, Any]:
 def _constraint_violation(error: ConstraintViolation) -> tuple[int, dict[str, Any]]:
     """An id that exists already is a conflict; any other violation is an invalid request."""
     first = error.violations[0] if error.violations else {}
-    if first.get("rule") != "key":
+    if first.get("rule") != "key" or "max_rejects" in error.details:
         return 400, {}
     return 409, {"key_conflict": {**_split_key(str(first["type"])), "entity_id": first.get("id")}}
 

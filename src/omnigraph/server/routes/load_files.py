@@ -82,7 +82,14 @@ class LoadOptions(BaseModel):
     order_by: str | None = Field(None, description="Column or field with the order of the rows of one key.")
     require_existing: bool = Field(False, description="Refuse a delete of a row that does not exist.")
     rejects: bool = Field(
-        False, description="Skip invalid records and report them, one JSON object per line."
+        False,
+        description="Leave out records that are invalid or break a constraint, and report them, one JSON object per"
+        " line.",
+    )
+    max_rejects: str | None = Field(
+        None,
+        description="Number of rejected records, or a percentage of the input such as `0.5%`, above which nothing"
+        " is committed.",
     )
 
 
@@ -167,6 +174,7 @@ def _load_upload(
             create_from=options.from_,
             engine="local",
             rejects=None if rejects is None else rejects.add,
+            max_rejects=options.max_rejects,
             permissive=options.permissive,
             message=options.message,
             if_commit=options.if_commit,

@@ -68,13 +68,15 @@ def _read_records(
     for place, line in enumerate(block.data.split(b"\n"), block.first):
         if not line or not line.strip(b" \t\r"):
             continue
+        record: Any = None
         try:
             record = decode_line(line, place)
             if is_baseline(record):
                 continue
             converter, row = converters.convert(record)
         except OmnigraphError as error:
-            rejects.reject(place, error, line.decode("utf-8", "backslashreplace").removesuffix("\r"))
+            text = line.decode("utf-8", "backslashreplace").removesuffix("\r")
+            rejects.reject(place, error, text, *converters.entity_of(record))
             continue
         yield from builder.add(converter, row, place)
     yield from builder.flush()

@@ -79,6 +79,11 @@ class SparkKeys:
         self._persisted.append(frame)
         self._register(name, frame)
 
+    def replace(self, name: str, expression: exp.Query) -> None:
+        """Persist the rows of a query, which may read the table of this name, in its place."""
+        # The plan of the new table refers to the plan of the old one, and not to its name.
+        self.derive(name, expression)
+
     def stream(self, expression: exp.Query) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query in batches. Memory holds one partition at a time."""
         packed = self._run(expression).mapInArrow(_pack, _PACKED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from omnigraph.catalog.catalog import Catalog
     from omnigraph.engine.engine_choice import RunTasks
     from omnigraph.graph.repository import Repository
-    from omnigraph.graph.write_request import WriteRequest, WriteResult
+    from omnigraph.graph.write_request import Prepare, WriteRequest, WriteResult
     from omnigraph.load.distributed import Stage
     from omnigraph.load.load import LoadResult
     from omnigraph.load.load_request import LoadRequest
+    from omnigraph.load.quarantine import Quarantine
     from omnigraph.load.split_staging import LoadJob, SplitReport
     from omnigraph.sources.mapping.type_mapping import TypeMapping
-    from omnigraph.sources.rejects import OnReject
     from omnigraph.store.storage_options import StorageOptions
 
 _TABLE = "table:"
@@ -42,9 +42,13 @@ def load_on_spark(
     repository: Repository,
     request: LoadRequest,
     write: WriteRequest,
-    on_reject: OnReject | None,
+    quarantine: Quarantine | None,
+    wrap: Callable[[Prepare[LoadResult]], Prepare[LoadResult]],
 ) -> WriteResult[LoadResult]:
-    """Read, check and write a source in tasks, and commit it once."""
+    """Read, check and write a source in tasks, and commit it once.
+
+    `wrap` adds to a preparation what the caller does before its commit is published.
+    """
     from omnigraph.catalog.table_lookup import find_table
     from omnigraph.graph.recovery.scratch_files import ScratchFolder
     from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks
@@ -66,14 +70,14 @@ def load_on_spark(
         request.write_mode,
         repository.durability,
         named=named,
-        on_reject=on_reject,
+        quarantine=quarantine,
         progress=request.progress,
         dry_run=request.dry_run,
         ingress=BlobIngress(request.external_blobs, dict(options)),
     )
     scratch = ScratchFolder(repository.location.uri, options)
     with DistributedLoad(tasks, scratch, catalog, load_options) as load:
-        return repository.write(request.base, write, load.prepare)
+        return repository.write(request.base, write, wrap(load.prepare))
 
 
 def _stage(

@@ -1,0 +1,157 @@
+"""A load with rejects leaves out what breaks a rule, and loads the rest: in memory, on disk, and by the model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from omnigraph.errors import ConstraintViolation, InvalidInput
+from omnigraph.graph.repository import Repository
+from omnigraph.load.load import LoadResult
+from omnigraph.load.reject_limit import RejectLimit
+from omnigraph.rules.load_mode import WriteMode
+from tests.load.loads import BULK, SMALL, image, load
+from tests.load.naive_quarantine import settled
+from tests.load.test_spilling_load import EVERYBODY, Records, applied, loads
+from tests.rules import naive
+from tests.rules.naive import CATALOG
+from tests.rules.states import edge, image_of
+from tests.support.places import fresh_memory
+
+
+@pytest.fixture(scope="module")
+def graph() -> Repository:
+    found = Repository.init(fresh_memory(), CATALOG)
+    load(found, EVERYBODY, "append")
+    return found
+
+
+def attempt(graph: Repository, records: Records, mode: WriteMode, branch: str, bulk: bool) -> tuple[Any, Any]:
+    """What a load reports, and the records that it rejects."""
+    rejects: list[Any] = []
+    limits = BULK if bulk else SMALL
+    try:
+        outcome = load(graph, records, mode, limits=limits, branch=branch, source="in", rejects=rejects)
+    except ConstraintViolation as error:
+        return (error.message, error.violations, error.details), rejects
+    return replace(outcome, seconds={}), rejects
+
+
+def places(records: Records) -> dict[int, tuple[str, int]]:
+    """The table and the position of the record at each line."""
+    every = [(key, at) for key, found in records.items() for at in range(len(found))]
+    return dict(enumerate(every, 1))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(loads(), min_size=1, max_size=2))
+def test_quarantine_of_any_load_leaves_out_what_the_model_leaves_out(
+    graph: Repository, steps: list[tuple[WriteMode, Records]]
+) -> None:
+    number = len(graph.branches())
+    small, bulk = f"small-{number}", f"bulk-{number}"
+    graph.create_branch(small)
+    graph.create_branch(bulk)
+    state = image_of(EVERYBODY)
+    for mode, records in steps:
+        reported, rejects = attempt(graph, records, mode, small, bulk=False)
+        assert attempt(graph, records, mode, bulk, bulk=True) == (reported, rejects)
+        broken = {
+            (key, at)
+            for key, found in records.items()
+            for at, row in enumerate(found)
+            if naive.broken_rows({key: {row["id"]: row}})
+        }
+        valid = {
+            key: [(at, row) for at, row in enumerate(found) if (key, at) not in broken]
+            for key, found in records.items()
+        }
+        rows = {key: [row for _, row in found] for key, found in valid.items()}
+        left, is_loaded = settled(state, mode, rows)
+        assert isinstance(reported, LoadResult) == is_loaded
+        if is_loaded:
+            expected = broken | {(key, valid[key][at][0]) for key, found in left.items() for at in found}
+            assert {places(records)[item["line"]] for item in rejects} == expected
+            assert reported.rejected == len(rejects) == len(expected)
+            kept = {
+                key: [row for at, row in enumerate(found) if at not in left.get(key, ())]
+                for key, found in rows.items()
+            }
+            state = applied(state, mode, kept)
+        found = image(graph, small)
+        assert image(graph, bulk) == found
+        assert {key: [row["id"] for row in of_key] for key, of_key in found.items()} == {
+            key: sorted(state.get(key, {})) for key in found
+        }
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_quarantine_cascades_from_duplicate_nodes_over_edges_to_cardinality(
+    graph: Repository, bulk: bool
+) -> None:
+    branch = f"cascade-{bulk}"
+    graph.create_branch(branch)
+    records: Records = {
+        "node:P": [{"id": "p7", "mail": "m"}, {"id": "p8", "mail": "m"}, {"id": "p7"}],
+        "edge:K": [
+            edge("k7", "p7", "p8"),
+            edge("k8", "p7", "p0"),
+            edge("k9", "p0", "p3"),
+            edge("k7", "p7", "p1"),
+        ],
+    }
+    reported, rejects = attempt(graph, records, "append", branch, bulk)
+    assert (reported.nodes, reported.edges, reported.rejected) == ({"P": 1}, {"K": 1}, 5)
+    assert [(item["type"], item["id"], item["line"], item["rule"], item["reason"]) for item in rejects] == [
+        ("P", "p8", 2, "unique", "@unique violation on P.mail: value 'm' held by 'p7' and 'p8'"),
+        ("P", "p7", 3, "unique", "@unique violation on P.id: value 'p7' held by 'p7' and 'p7'"),
+        ("K", "k7", 4, "endpoint", "dst 'p8' not found in P: its record was rejected"),
+        ("K", "k9", 6, "card", "@card violation on edge K: source 'p0' has 3 edges (max 2)"),
+        ("K", "k7", 7, "unique", "@unique violation on K.id: value 'k7' held by 'k7' and 'k7'"),
+    ]
+    assert rejects[2]["record"] == {"edge": "K", "from": "p7", "to": "p8", "data": {"id": "k7"}}
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_load_above_max_rejects_commits_nothing_and_has_all_rejects(graph: Repository, bulk: bool) -> None:
+    branch = f"limit-{bulk}"
+    graph.create_branch(branch)
+    people = [{"id": f"q{number}", "age": 12 if number < 2 else None} for number in range(8)]
+    records: Records = {"node:P": people, "edge:K": [edge("k7", "q0", "q1"), edge("k8", "q2", "q3")]}
+    limits = BULK if bulk else SMALL
+    before = graph.head(branch).commit
+    rejects: list[Any] = []
+    with pytest.raises(
+        ConstraintViolation, match=r"3 of 10 records rejected, more than max_rejects 29\.9%"
+    ) as caught:
+        load(
+            graph,
+            records,
+            "append",
+            limits=limits,
+            branch=branch,
+            rejects=rejects,
+            limit=RejectLimit.parse("29.9%"),
+        )
+    assert caught.value.details["rejected"] == {"K": {"endpoint": 1}, "P": {"range": 2}}
+    assert (graph.head(branch).commit, len(rejects)) == (before, 3)
+    result = load(
+        graph,
+        records,
+        "append",
+        limits=limits,
+        branch=branch,
+        rejects=rejects,
+        limit=RejectLimit.parse("30%"),
+    )
+    assert (result.rejected, result.nodes, result.edges) == (3, {"P": 6}, {"K": 1})
+
+
+@pytest.mark.parametrize("value", ["", "-1", -1, "1.5", "101%", "%", True, 0.5, "5 %%"])
+def test_max_rejects_of_another_form_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidInput, match="expected a number of records or a percentage"):
+        RejectLimit.parse(value)

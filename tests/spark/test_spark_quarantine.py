@@ -1,0 +1,144 @@
+"""Loads with rejects on Spark: records that break rules between rows are left out, as in one process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import ConstraintViolation
+from omnigraph.load import distributed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+SHOP = """
+node Customer { number: I64 @key  name: String  email: String? @unique  age: I32?  @range(age, 0..150) }
+node Order { number: I64 @key  total: F64 }
+edge Placed: Customer -> Order @card(0..3) { channel: String? }
+"""
+CUSTOMERS, BAD, EDGES = 200, 18, 89
+KEPT = CUSTOMERS - BAD
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> og.LocalGraph:
+    return og.init(str(tmp_path / "shop"), schema=SHOP)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """Eighteen bad customers: nine with a value of another type, nine out of range. 89 edges refer to them."""
+    bad = set(range(0, CUSTOMERS, 11))
+    assert len(bad) == BAD + 1
+    bad.discard(0)
+    wrong = dict.fromkeys(sorted(bad)[::2], "x") | dict.fromkeys(sorted(bad)[1::2], "900")
+    customers = [f"{number},n{number},e{number},{wrong.get(number, '30')}" for number in range(CUSTOMERS)]
+    orders = [{"number": number, "total": number / 4} for number in range(EDGES + CUSTOMERS)]
+    sources = [sorted(bad)[at % BAD] for at in range(EDGES)] + [
+        at for at in range(CUSTOMERS) if at not in bad
+    ]
+    edges = [{"from": str(source), "to": str(at), "channel": "web"} for at, source in enumerate(sources)]
+    paths = {name: tmp_path / name for name in ("customers.csv", "orders.json", "placed.json")}
+    paths["customers.csv"].write_text("\n".join(["number,name,email,age", *customers]) + "\n")
+    paths["orders.json"].write_text("".join(json.dumps(row) + "\n" for row in orders))
+    paths["placed.json"].write_text("".join(json.dumps(row) + "\n" for row in edges))
+    return {
+        "Customer": paths["customers.csv"],
+        "Order": paths["orders.json"],
+        "Placed": paths["placed.json"],
+    }
+
+
+def rejected(receipt: og.LoadReceipt) -> list[Any]:
+    assert receipt.rejects is not None
+    return [json.loads(line) for line in Path(receipt.rejects).read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("keys", ["database", "joins"])
+def test_load_with_bad_customers_and_their_edges_loads_the_rest_on_both_engines(
+    shop: og.LocalGraph,
+    files: dict[str, Path],
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keys: str,
+) -> None:
+    if keys == "joins":
+        monkeypatch.setattr(distributed, "MAX_LOCAL_KEYS", 0)
+    (tmp_path / "rejects").mkdir()
+    found = {}
+    for engine in ("local", "spark"):
+        receipt = shop.load(
+            files,
+            branch=engine,
+            create_from="main",
+            engine=engine,
+            spark=spark,
+            rejects=f"{tmp_path}/rejects/",
+            max_rejects="25%",
+        )
+        assert (receipt.nodes, receipt.edges) == (
+            {"Customer": KEPT, "Order": EDGES + CUSTOMERS},
+            {"Placed": KEPT},
+        )
+        assert receipt.rejected_by_rule == {
+            "Customer": {"range": 9, "record": 9},
+            "Placed": {"endpoint": EDGES},
+        }
+        found[engine] = rejected(receipt)
+    assert found["spark"] == found["local"]
+    first = next(item for item in found["local"] if item["type"] == "Placed")
+    assert first == {
+        "source": str(files["Placed"]),
+        "line": 1,
+        "type": "Placed",
+        "id": None,
+        "rule": "endpoint",
+        "reason": "src '11' not found in Customer: its record was rejected",
+        "error": "src '11' not found in Customer: its record was rejected",
+        "record": {"edge": "Placed", "from": "11", "to": "0", "data": {"channel": "web"}},
+    }
+    # The rejected records, repaired, load back.
+    customers = [item["record"] for item in found["spark"] if item["type"] == "Customer"]
+    rows = [row["data"] if "data" in row else {**row, "number": int(row["number"])} for row in customers]
+    repaired = [{"type": "Customer", "data": {**row, "age": 30}} for row in rows]
+    edges = [item["record"] for item in found["spark"] if item["type"] == "Placed"]
+    receipt = shop.load([*repaired, *edges], branch="spark", rejects=str(tmp_path / "again.ndjson"))
+    assert (receipt.nodes, receipt.edges) == ({"Customer": BAD}, {"Placed": 3 * BAD})
+    assert receipt.rejected_by_rule == {"Placed": {"card": EDGES - 3 * BAD}}
+
+
+def test_load_of_dataframes_above_max_rejects_commits_nothing(
+    shop: og.LocalGraph, spark: SparkSession, tmp_path: Path
+) -> None:
+    people = spark.createDataFrame([(1, "a", 30), (1, "b", 30)], "number long, name string, age int")
+    before = shop.commits()[0].id
+    with pytest.raises(ConstraintViolation, match="1 of 2 records rejected") as caught:
+        shop.load({"Customer": people.coalesce(1)}, rejects=tmp_path, max_rejects=0)
+    assert shop.commits()[0].id == before
+    (line,) = Path(caught.value.details["rejects"]).read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["record"] == {"type": "Customer", "data": {"number": 1, "name": "b", "age": 30}}
+
+
+def test_load_with_rejects_table_appends_rows_with_the_id_of_the_commit(
+    shop: og.LocalGraph, spark: SparkSession
+) -> None:
+    name = "omnigraph_rejects_test"
+    try:
+        for number in range(2):
+            source = [{"type": "Order", "data": {"number": number, "total": 1.0}}, {"type": "Order"}]
+            receipt = shop.load(source, rejects=f"table:{name}", spark=spark)
+            assert (receipt.rejected, receipt.rejects) == (1, f"table:{name}")
+        rows = spark.table(name).collect()
+        assert {row["load"] for row in rows} == {commit.id for commit in shop.commits()[:2]}
+        assert {(row["line"], row["rule"], row["record"]) for row in rows} == {
+            (2, "record", '{"type": "Order"}')
+        }
+    finally:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
