@@ -185,11 +185,15 @@ class QueryBudget:
     def count_decoded(self, size: int) -> None:
         """Count bytes that a load has decompressed or decoded; `ResourceLimit` if they exceed the limit."""
         self.decoded += size
+        self.check_decoded(0)
+
+    def check_decoded(self, size: int) -> None:
+        """Raise `ResourceLimit` if `size` more decoded bytes would exceed the limit."""
         limit = self.limits.decoded
-        if limit is not None and self.decoded > limit:
+        if limit is not None and self.decoded + size > limit:
             raise ResourceLimit(
                 f"the input has more than {limit:,} bytes when it is decompressed and decoded",
-                details={"resource": DECODED, "limit": limit, "actual": self.decoded},
+                details={"resource": DECODED, "limit": limit, "actual": self.decoded + size},
                 hint="load the rows in several parts",
             )
 
@@ -266,6 +270,13 @@ def count_decoded(size: int) -> None:
     found = _current.get()
     if found is not None:
         found.count_decoded(size)
+
+
+def check_decoded(size: int) -> None:
+    """Check whether the current load may decode `size` more bytes. See `QueryBudget.check_decoded`."""
+    found = _current.get()
+    if found is not None:
+        found.check_decoded(size)
 
 
 def check_rows(count: int) -> None:

@@ -14,7 +14,13 @@ import pyarrow.parquet as pq
 from omnigraph.errors import InvalidInput
 from omnigraph.extras import requires
 from omnigraph.sources.arrow_errors import translate_arrow_errors, validated_batches
-from omnigraph.sources.decoded_sizes import bounded_batches, parquet_batches
+from omnigraph.sources.decoded_sizes import (
+    arrow_file_batches,
+    arrow_stream_batches,
+    bounded_batches,
+    orc_batches,
+    parquet_batches,
+)
 from omnigraph.sources.row_batch import BATCH_ROWS, InputBatch
 from omnigraph.sources.table_reader import TableInput
 from omnigraph.sources.tabular import read_dict_rows, read_table
@@ -42,12 +48,15 @@ def read_parquet(
 
 
 def read_orc(stream: BinaryIO, file: TableInput, pieces: PieceRange | None = None) -> Iterator[InputBatch]:
-    """Read the rows of an ORC file, or of a range of its stripes, one stripe in memory at a time."""
+    """Read the rows of an ORC file in bounded batches, or of a range of its stripes, one stripe at a time."""
     with translate_arrow_errors(file.source):
         opened = po.ORCFile(stream)
         schema = opened.schema
-    stripes = range(opened.nstripes) if pieces is None else range(pieces.start, pieces.stop)
-    yield from _read(file, schema, (opened.read_stripe(number) for number in stripes))
+    if pieces is None:
+        yield from _read(file, schema, orc_batches(stream, BATCH_ROWS))
+    else:
+        stripes = range(pieces.start, pieces.stop)
+        yield from _read(file, schema, (opened.read_stripe(number) for number in stripes))
 
 
 def read_arrow(stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
@@ -57,7 +66,7 @@ def read_arrow(stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
         stream.seek(0)
         opened = pa.ipc.open_file(stream) if is_file else pa.ipc.open_stream(stream)
     with opened:
-        batches = map(opened.get_batch, range(opened.num_record_batches)) if is_file else iter(opened)
+        batches = arrow_file_batches(stream, opened) if is_file else arrow_stream_batches(stream, opened)
         yield from _read(file, opened.schema, batches)
 
 

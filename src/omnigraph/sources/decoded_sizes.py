@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from omnigraph.budget.query_budget import count_decoded, require_bytes
+from omnigraph.budget.query_budget import check_decoded, count_decoded, require_bytes
+from omnigraph.sources.arrow_messages import file_sizes, next_size
+from omnigraph.sources.row_batch import BATCH_ROWS
 
 BATCH_BYTES: Final = 128 << 20
 """Decoded size of a batch, unless a single row is larger."""
@@ -24,6 +26,10 @@ BATCH_BYTES: Final = 128 << 20
 _SHARED_PREFIXES: Final = frozenset({"DELTA_BYTE_ARRAY"})
 _DICTIONARIES: Final = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 _MIN_NESTED_ROWS: Final = 256
+# As fast as whole stripes. A value of 1 MB that is repeated in each row needs 256 MB.
+_ORC_ROWS: Final = 256
+# Joining batches takes their size twice.
+_ORC_BYTES: Final = BATCH_BYTES // 4
 
 
 def parquet_batches(
@@ -73,6 +79,61 @@ def _longest_value(encoded: pq.ParquetFile, group: int, name: str) -> int:
     return int(lengths or 0)
 
 
+def orc_batches(stream: BinaryIO, max_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of an ORC file, each of at most about `max_rows` rows and `BATCH_BYTES`.
+
+    A stripe can have any number of rows of the same value. It is decoded in small batches, which are joined.
+    """
+    # The reader of a stripe in `pyarrow.orc` decodes it in one piece.
+    import pyarrow.dataset as ds
+
+    fragment = ds.OrcFileFormat().make_fragment(stream)
+    scanner = fragment.scanner(
+        batch_size=_ORC_ROWS, use_threads=False, batch_readahead=1, fragment_readahead=1
+    )
+    joined: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in scanner.to_reader():
+        joined.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        require_bytes(size)
+        if rows >= max_rows or size >= _ORC_BYTES:
+            yield from _join(joined)
+            joined, rows, size = [], 0, 0
+    yield from _join(joined)
+
+
+def _join(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    found: list[pa.RecordBatch] = (
+        pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
+    )
+    return found
+
+
+def arrow_file_batches(stream: BinaryIO, file: pa.ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of an Arrow file. Raises `ResourceLimit` before a batch is decompressed."""
+    dictionaries, sizes = file_sizes(stream)
+    for number, decoded in enumerate(sizes):
+        _require(decoded.size + dictionaries.size)
+        yield file.get_batch(number)
+
+
+def arrow_stream_batches(
+    stream: BinaryIO, reader: pa.ipc.RecordBatchStreamReader
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of an Arrow stream. Raises `ResourceLimit` before a batch is decompressed."""
+    while (decoded := next_size(stream)) is not None:
+        _require(decoded.size)
+        yield reader.read_next_batch()
+
+
+def _require(size: int) -> None:
+    """Check the memory of a batch that is about to be decoded, and that it fits into what may be decoded."""
+    require_bytes(size)
+    check_decoded(size)
+
+
 def bounded_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield batches in slices whose decoded size is about `BATCH_BYTES`, and count the decoded bytes.
 
@@ -82,8 +143,10 @@ def bounded_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         sizes = _row_bytes(batch)
         if sizes is None:
             require_bytes(batch.nbytes)
-            count_decoded(batch.nbytes)
-            yield batch
+            # Rows without any data, of the type null, count as a byte each.
+            count_decoded(max(batch.nbytes, batch.num_rows))
+            for start in range(0, batch.num_rows, BATCH_ROWS):
+                yield batch if batch.num_rows <= BATCH_ROWS else batch.slice(start, BATCH_ROWS)
             continue
         ends = np.cumsum(sizes)
         start = done = 0
