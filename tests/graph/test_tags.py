@@ -15,6 +15,7 @@ from omnigraph.errors import Conflict, InvalidInput, NotFound, OmnigraphError, S
 from omnigraph.graph.repository import Repository
 from omnigraph.store.manifest import bucket_entries, name_buckets
 from omnigraph.store.manifest.collection_fence import announce_reclaimed
+from tests.support.upkeep import perform_upkeep
 
 SCHEMA = "node City { name: String @key  mayor: String? }"
 RENAME = 'query set($m: String) { update City set { mayor: $m } where name = "Bern" }'
@@ -131,6 +132,18 @@ def test_cleanup_keeps_data_of_tagged_commit_until_tag_is_deleted(graph: LocalGr
     collect(graph)
     with pytest.raises(NotFound, match="reclaimed"):
         mayor(graph, commit)
+
+
+def test_upkeep_keeps_data_of_tagged_commit(graph: LocalGraph) -> None:
+    graph.tags.create("kept")
+    lost = graph.mutate(RENAME, {"m": "m1"}).commit
+    assert lost is not None
+    graph.mutate(RENAME, {"m": "m2"})
+    report = perform_upkeep(repository_of(graph), keep=1)
+    assert report is not None
+    with pytest.raises(NotFound, match="reclaimed"):
+        mayor(graph, lost.id)
+    assert mayor(graph, "kept") == "m0"
 
 
 def test_hard_drop_keeps_what_a_tag_needs(graph: LocalGraph) -> None:

@@ -14,6 +14,7 @@ from tests.server.running import host
 
 _WRITES = {
     ("DELETE", "branches/{branch}"),
+    ("DELETE", "tags/{tag}"),
     ("PATCH", "settings"),
     ("POST", "branches"),
     ("POST", "branches/merge"),
@@ -29,6 +30,7 @@ _WRITES = {
     ("POST", "optimize"),
     ("POST", "repair"),
     ("POST", "schema/apply"),
+    ("POST", "tags"),
     ("POST", "verify"),
 }
 
