@@ -32,6 +32,7 @@ from omnigraph.cli.commands.load import ingest, load
 from omnigraph.cli.commands.login import login, logout
 from omnigraph.cli.commands.mutate import mutate
 from omnigraph.cli.commands.optimize import optimize
+from omnigraph.cli.commands.pipeline import pipeline_commands
 from omnigraph.cli.commands.policy import policy_commands
 from omnigraph.cli.commands.profile import profile_commands
 from omnigraph.cli.commands.queries import query_commands
@@ -91,6 +92,7 @@ app.command()(embed)
 app.add_typer(schema_commands, name="schema")
 app.add_typer(query_commands, name="queries")
 app.add_typer(policy_commands, name="policy")
+app.add_typer(pipeline_commands, name="pipeline")
 app.command()(fmt)
 app.command()(serve)
 app.add_typer(graph_commands, name="graphs")

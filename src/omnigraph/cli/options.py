@@ -27,6 +27,8 @@ WITH_ACTOR = frozenset(
         "branch merge",
         "tag create",
         "tag delete",
+        "pipeline",
+        "pipeline run",
         "revert",
         "schema apply",
     }
@@ -34,7 +36,7 @@ WITH_ACTOR = frozenset(
 # Commands whose positional arguments are not the URI of a graph.
 WITHOUT_URI = frozenset({"query", "read", "explain", "mutate", "change", "get", "blob get", "blob stat"})
 _CONTROL = frozenset({"policy", "queries"})
-_LOCAL = frozenset({"alias", "embed", "fmt", "login", "logout", "profile", "version"})
+_LOCAL = frozenset({"alias", "embed", "fmt", "login", "logout", "pipeline", "profile", "version"})
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def _read_mapping(mapping: Any, options: StorageOptions) -> tuple[Mapping[str, A
     document, base = read_document(mapping, options)
     value = document.value if isinstance(document.value, Mapping) else {}
     (file,) = list_files(mapping, ("",), options)
-    return value, base, _file_part(MAPPING, InputFile(str(mapping), file.open))
+    return value, base, _file_part(MAPPING, InputFile(str(mapping), file.open, file.version))
 
 
 def _mapped_source(source: Any, document: Mapping[str, Any], base: str | None) -> Any:

@@ -292,7 +292,7 @@ def make_plan(transaction: Transaction, request: WriteRequest, prepared: Prepare
     """
     operation_class = prepared.operation_class
     if operation_class is None:
-        if request.run is None:
+        if request.run is None or not request.run.advances:
             return None
         operation_class = "insert"
     return transaction.plan(

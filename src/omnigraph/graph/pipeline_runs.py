@@ -24,12 +24,14 @@ class PipelineRun:
     """A run of a pipeline that makes a commit.
 
     `previous` is the commit of the run whose state this run continues, None for a first run. `record` is the state
-    after this run and its lineage, as JSON text.
+    after this run and its lineage, as JSON text. `advances` is False if the state is that of the previous run: then
+    nothing is committed unless a row changed.
     """
 
     pipeline: str
     previous: str | None
     record: str
+    advances: bool = True
 
 
 def apply_run_changes(runs: Mapping[str, str], changes: RunChanges) -> dict[str, str]:

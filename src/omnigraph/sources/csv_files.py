@@ -60,6 +60,26 @@ def read_csv(stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
     reader.reject(malformed)
 
 
+def read_text_batches(stream: BinaryIO, name: str, null: str = "") -> Iterator[pa.RecordBatch]:
+    """Read a CSV file as batches of text columns. The first batch has the columns even if the file has no rows.
+
+    Raises `InvalidInput` for a row with another number of cells than the header.
+    """
+    malformed: list[RowError] = []
+    with translate_arrow_errors(name):
+        opened = _open(stream, null, malformed)
+    names: list[str] | None = None
+    for block in translated_batches(opened, name):
+        if malformed:
+            raise InvalidInput(f"`{name}` row {malformed[0].place}: {malformed[0].error.reason}")
+        batch = block
+        if names is None:
+            names, batch = _header(batch, null), batch.slice(1)
+        yield batch.rename_columns(names)
+    if malformed:
+        raise InvalidInput(f"`{name}` row {malformed[0].place}: {malformed[0].error.reason}")
+
+
 def _open(stream: BinaryIO, null: str, malformed: list[RowError]) -> pv.CSVStreamingReader:
     """Open a file with all cells as text; Arrow calls back for rows with a wrong number of cells."""
 

@@ -37,12 +37,22 @@ _CHUNK_BYTES = 1024 * 1024
 _MAX_SIBLINGS = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """The size of a file, its modification time in microseconds since the epoch, and its entity tag or None."""
+
+    size: int
+    modified: int
+    etag: str | None = None
+
+
 @dataclass(frozen=True)
 class InputFile:
-    """A file: its name in errors, and a function that opens it."""
+    """A file: its name in errors, a function that opens it, and one that returns its version."""
 
     name: str
     open: Callable[[], BinaryIO]
+    version: Callable[[], FileVersion]
 
     @property
     def is_compressed(self) -> bool:
@@ -53,7 +63,7 @@ class InputFile:
     def format(self) -> Format | None:
         """Format of the file by its name, or None.
 
-        >>> InputFile("people.CSV.gz", lambda: None).format
+        >>> InputFile("people.CSV.gz", lambda: None, lambda: None).format
         'csv'
         """
         return next((item for item in FORMATS if has_suffix(self.name, SUFFIXES[item])), None)
@@ -93,14 +103,27 @@ def list_files(source: str | Path, suffixes: tuple[str, ...], options: StorageOp
 
 
 def _local_file(path: Path) -> InputFile:
-    return InputFile(str(path), lambda: path.open("rb"))
+    return InputFile(str(path), lambda: path.open("rb"), lambda: _local_version(path))
+
+
+def _local_version(path: Path) -> FileVersion:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise StorageError(f"cannot read `{path}`: {error}", details={"source": str(path)}) from error
+    return FileVersion(found.st_size, found.st_mtime_ns // 1000)
 
 
 def _remote_files(uri: str, suffixes: tuple[str, ...], options: StorageOptions) -> list[InputFile]:
     store, key = ObjectStore.split_uri(uri, options)
 
     def file_of(info: ObjectInfo) -> InputFile:
-        return InputFile(f"{store.location.uri}/{info.key}", lambda: cast(BinaryIO, store.open_read(info)))
+        version = FileVersion(info.size, round(info.last_modified.timestamp() * 1_000_000), info.etag)
+        return InputFile(
+            f"{store.location.uri}/{info.key}",
+            lambda: cast(BinaryIO, store.open_read(info)),
+            lambda: version,
+        )
 
     if glob.has_magic(key):
         files = [file_of(info) for info in store.match(key)]

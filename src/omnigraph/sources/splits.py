@@ -94,7 +94,7 @@ def plan_splits(
         for name, part in source.items():
             key, files, own = _table_files(name, part, catalog, options, mapping)
             for file, form in files:
-                for item in _split_file(file, form, split_bytes):
+                for item in split_file(file, form, split_bytes):
                     splits.append(replace(item, number=len(splits), key=key, mapping=own, csv_null=csv_null))
     else:
         for file in list_records(source, options):
@@ -112,8 +112,8 @@ def _table_files(
     return key, list_table_files(part, options, None if own is None else own.format), own
 
 
-def _split_file(file: InputFile, form: Format, split_bytes: int) -> list[Split]:
-    """Return the splits of a file with rows of one type."""
+def split_file(file: InputFile, form: Format, split_bytes: int) -> list[Split]:
+    """Return the splits of a file with rows of one type or of none. JSON lines have the form `records`."""
     whole = Split(0, form, file.name, _address(file.name))
     if form == "json":
         with open_file(file) as stream:
@@ -164,7 +164,7 @@ class SplitReader:
         (file,) = list_files(split.address, ("",), self._options)
         with open_file(file) as stream:
             if split.key is None:
-                chunks = self._count_lines(_lines(stream, split))
+                chunks = self._count_lines(split_lines(stream, split))
                 yield from read_ndjson(chunks, self._catalog, source=split.file, on_reject=on_reject)
             else:
                 table = TableInput(
@@ -178,11 +178,11 @@ class SplitReader:
         pieces = None if split.stop is None else PieceRange(split.start, split.stop, split.first_row)
         match split.form:
             case "records":
-                return read_json_lines(self._count_lines(_lines(stream, split)), file)
+                return read_json_lines(self._count_lines(split_lines(stream, split)), file)
             case "csv" if split.stop is not None:
                 header = read_header(stream)
                 assert header is not None, "a file without a header line is not split"
-                rows = _ChunkStream(chain([header], _range(stream, split)))
+                rows = ChunkStream(chain([header], split_range(stream, split)))
                 return read_csv(cast(BinaryIO, rows), file)
             case "parquet":
                 return read_parquet(stream, file, pieces)
@@ -200,12 +200,13 @@ class SplitReader:
         self.lines += last != b"\n"
 
 
-def _lines(stream: BinaryIO, split: Split) -> Iterator[bytes]:
-    chunks = _range(stream, split)
+def split_lines(stream: BinaryIO, split: Split) -> Iterator[bytes]:
+    """Yield the lines of a split, without a byte-order mark."""
+    chunks = split_range(stream, split)
     return without_bom(chunks) if split.start == 0 else chunks
 
 
-def _range(stream: BinaryIO, split: Split) -> Iterator[bytes]:
+def split_range(stream: BinaryIO, split: Split) -> Iterator[bytes]:
     """Yield the lines that start in the range of a split; a line across its start is in the previous split."""
     if split.stop is None:
         yield from read_chunks(stream, split.file)
@@ -236,7 +237,7 @@ def _range(stream: BinaryIO, split: Split) -> Iterator[bytes]:
         yield part
 
 
-class _ChunkStream(io.RawIOBase):
+class ChunkStream(io.RawIOBase):
     """A readable stream of chunks of bytes."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:

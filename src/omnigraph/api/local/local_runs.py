@@ -9,6 +9,7 @@ from omnigraph.errors import NotFound
 
 if TYPE_CHECKING:
     from omnigraph.api.local.authorizer import Authorizer
+    from omnigraph.catalog.catalog import Catalog
     from omnigraph.graph.repository import Repository
     from omnigraph.store.manifest.records import CommitRecord
 
@@ -24,6 +25,11 @@ class LocalRuns:
         """Return the commit of the last run of each pipeline on a branch, by the name of the pipeline."""
         self._authorizer.authorize("read", branch)
         return self._repository.snapshot(branch).commit.runs
+
+    def catalog(self, branch: str) -> Catalog:
+        """Return the schema of a branch."""
+        self._authorizer.authorize("read", branch)
+        return self._repository.snapshot(branch).catalog
 
     def commit_of(self, commit_id: str) -> CommitRecord:
         """Return the commit of a run. Its `run` is the record of the run.

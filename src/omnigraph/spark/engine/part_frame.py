@@ -45,7 +45,7 @@ def _reader(
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        wanted = to_arrow_schema(schema)
+        wanted = to_arrow_schema(schema, timezone="UTC")
         for batch in batches:
             for first in batch.column(0).to_pylist():
                 for found in read(parts[first // share]):

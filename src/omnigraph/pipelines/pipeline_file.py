@@ -1,0 +1,322 @@
+"""Reading and validation of a pipeline file. Errors name the file, the line and the key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import sqlglot
+import sqlglot.errors
+from pydantic import ValidationError
+from sqlglot import exp
+
+from omnigraph.errors import InvalidInput
+from omnigraph.lang.suggestions import did_you_mean, suggestion
+from omnigraph.maintain.retention import parse_duration
+from omnigraph.pipelines.audit_expressions import parse_expectation
+from omnigraph.pipelines.definition import Definition, FileSource, NodeTarget, Section, SparkSource, TestCase
+from omnigraph.pipelines.variables import Secrets, process_variables, substitute, variable_names
+from omnigraph.sources.mapping.document import Document, KeyPath, read_document
+from omnigraph.store.storage_options import resolve_options
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_SQL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A validated pipeline file.
+
+    `folder` is the folder that relative paths start from. `digest` identifies the text of the definition without
+    the values of variables. `view_order` has the views, each after those that it reads. `inputs` has the sources
+    that each source, view or target reads.
+    """
+
+    name: str
+    definition: Definition
+    folder: str
+    digest: str
+    view_order: tuple[str, ...]
+    inputs: Mapping[str, frozenset[str]]
+    document: Document = field(repr=False)
+    secrets: Secrets = field(default_factory=Secrets, repr=False)
+
+    def resolve(self, path: str) -> str:
+        """Return a path of the file. A relative path starts at the folder of the file."""
+        if "://" in path or Path(path).is_absolute():
+            return path
+        if "://" in self.folder:
+            return f"{self.folder}/{path}"
+        return str(Path(self.folder) / path)
+
+    @property
+    def used_sources(self) -> frozenset[str]:
+        """The sources that a target reads, directly or through views."""
+        targets = (*self.definition.nodes.values(), *self.definition.edges.values())
+        return frozenset().union(*(self.inputs[target.from_] for target in targets))
+
+
+def read_pipeline(path: str | Path, variables: Mapping[str, str] | None = None) -> Pipeline:
+    """Read and validate a pipeline file.
+
+    `variables` are the values for ``${NAME}``; default: the environment variables of the process. Raises
+    `InvalidInput` with the file, the line and the key of the first mistake.
+    """
+    document, folder = read_document(path, resolve_options(None))
+    values = process_variables() if variables is None else variables
+    secrets = _used_variables(document, values)
+    definition = _parse(document, substitute(document.value, values))
+    name = definition.name or Path(str(path)).name.partition(".")[0]
+    if not _NAME.fullmatch(name):
+        raise document.error(
+            ("name",), f"'{name}' is not a pipeline name", hint="use up to 64 letters, digits, _ and -"
+        )
+    reads = _view_reads(document, definition)
+    order = _view_order(document, reads)
+    _check_targets(document, definition)
+    _check_details(document, definition)
+    return Pipeline(
+        name=name,
+        definition=definition,
+        folder=folder,
+        digest=_digest(document),
+        view_order=order,
+        inputs=_source_inputs(definition, reads, order),
+        document=document,
+        secrets=secrets,
+    )
+
+
+def _digest(document: Document) -> str:
+    # Tests and formatting do not change what a run does.
+    value = {key: item for key, item in document.value.items() if key != "tests"}
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _used_variables(document: Document, variables: Mapping[str, str]) -> Secrets:
+    used: dict[str, str] = {}
+    for path, text in _texts((), document.value):
+        for name in variable_names(text):
+            if name not in variables:
+                raise document.error(path, f"the environment variable {name} is not set")
+            used[name] = variables[name]
+    return Secrets(used)
+
+
+def _texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts((*path, str(key)), item)
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _texts((*path, str(number)), item)
+
+
+# --- shape ------------------------------------------------------------------------------------------------
+
+
+def _parse(document: Document, value: Any) -> Definition:
+    document.object((), value)
+    try:
+        return Definition.model_validate(value)
+    except ValidationError as error:
+        # Values are left out of messages, because they may come from variables.
+        first = error.errors(include_input=False, include_url=False)[0]
+        path = _path_of(value, first["loc"])
+        raise document.error(path, _message(first), hint=_hint(first, path)) from None
+
+
+def _path_of(value: Any, location: Sequence[str | int]) -> KeyPath:
+    """Return the keys of an error's location, without the names of alternatives that pydantic adds."""
+    path: list[str] = []
+    for number, part in enumerate(location):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and isinstance(part, int):
+            value = value[part] if part < len(value) else None
+        elif number + 1 < len(location) or not isinstance(value, Mapping):
+            continue
+        path.append(str(part))
+    return tuple(path)
+
+
+def _message(error: Any) -> str:
+    match error["type"]:
+        case "missing":
+            return "this key is missing"
+        case "extra_forbidden":
+            return "unknown key"
+        case "union_tag_not_found":
+            return "the key `format` is missing"
+        case "value_error":
+            return str(error["ctx"]["error"])
+    text: str = error["msg"]
+    return text[:1].lower() + text[1:]
+
+
+def _hint(error: Any, path: KeyPath) -> str | None:
+    if error["type"] != "extra_forbidden" or not path:
+        return None
+    known = {item.alias or name for model in _models() for name, item in model.model_fields.items()}
+    return suggestion(path[-1], sorted(known))
+
+
+def _models() -> list[type[Section]]:
+    found: list[type[Section]] = []
+    pending: list[type[Section]] = [Section]
+    while pending:
+        model = pending.pop()
+        found.append(model)
+        pending += model.__subclasses__()
+    return found
+
+
+# --- references -------------------------------------------------------------------------------------------
+
+
+def _view_reads(document: Document, definition: Definition) -> dict[str, frozenset[str]]:
+    """Return the sources and views that each view reads."""
+    reads: dict[str, frozenset[str]] = {}
+    for kind in ("sources", "views"):
+        for name in getattr(definition, kind):
+            if not _SQL_NAME.fullmatch(name):
+                raise document.error((kind, name), "expected a name of letters, digits and _")
+    known = {*definition.sources, *definition.views}
+    for name, sql in definition.views.items():
+        path = ("views", name)
+        if name in definition.sources:
+            raise document.error(path, f"a source has the name '{name}' too")
+        names = _table_names(document, path, sql)
+        for table in sorted(names - known):
+            raise document.error(
+                path, f"unknown source or view '{table}'{did_you_mean(table, sorted(known - {name}))}"
+            )
+        reads[name] = names
+    return reads
+
+
+def _table_names(document: Document, path: KeyPath, sql: str) -> frozenset[str]:
+    try:
+        parsed = sqlglot.parse_one(sql, dialect="spark")
+    except sqlglot.errors.SqlglotError as error:
+        details = getattr(error, "errors", None) or [{}]
+        reason = details[0].get("description") or str(error).partition("\n")[0]
+        raise document.error(path, f"invalid SQL: {reason}") from None
+    if not isinstance(parsed, exp.Query):
+        raise document.error(path, "expected a query that starts with SELECT or WITH")
+    common = {item.alias for item in parsed.find_all(exp.CTE)}
+    tables = [table for table in parsed.find_all(exp.Table) if table.name]
+    # A name with a database, such as sales.people, is a table of Spark's catalog.
+    return frozenset(table.name for table in tables if not table.db and table.name not in common)
+
+
+def _view_order(document: Document, reads: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
+    order: list[str] = []
+    pending: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in order or name not in reads:
+            return
+        if name in pending:
+            raise document.error(("views", name), f"the view reads itself: {' -> '.join([*pending, name])}")
+        pending.append(name)
+        for other in sorted(reads[name]):
+            visit(other)
+        pending.pop()
+        order.append(name)
+
+    for name in reads:
+        visit(name)
+    return tuple(order)
+
+
+def _source_inputs(
+    definition: Definition, reads: Mapping[str, frozenset[str]], order: Sequence[str]
+) -> dict[str, frozenset[str]]:
+    inputs = {name: frozenset({name}) for name in definition.sources}
+    for name in order:
+        inputs[name] = frozenset().union(*(inputs[other] for other in reads[name]))
+    return inputs
+
+
+def _check_targets(document: Document, definition: Definition) -> None:
+    if not definition.nodes and not definition.edges:
+        raise document.error((), "expected `nodes` or `edges`")
+    known = [*definition.sources, *definition.views]
+    for kind in ("nodes", "edges"):
+        targets: Mapping[str, NodeTarget] = getattr(definition, kind)
+        for name, target in targets.items():
+            path = (kind, name)
+            if target.from_ not in known:
+                raise document.error(
+                    (*path, "from"),
+                    f"unknown source or view '{target.from_}'{did_you_mean(target.from_, known)}",
+                )
+            if target.on_fail == "quarantine" and definition.quarantine is None:
+                raise document.error((*path, "on_fail"), "the file has no `quarantine`")
+            for rule, condition in target.expect.items():
+                _check_condition(document, (*path, "expect", rule), condition)
+
+
+def _check_condition(document: Document, path: KeyPath, text: str) -> None:
+    try:
+        sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
+    except sqlglot.errors.SqlglotError as error:
+        raise document.error(path, f"invalid SQL: {str(error).partition(chr(10))[0]}") from None
+
+
+def _check_details(document: Document, definition: Definition) -> None:
+    if "{run_id}" not in definition.publish.branch and definition.publish.branch == definition.publish.from_:
+        raise document.error(
+            ("publish", "branch"), "the run needs a branch of its own", "use review/{run_id}"
+        )
+    appended = {
+        target.from_
+        for target in (*definition.nodes.values(), *definition.edges.values())
+        if target.mode == "append"
+    }
+    for name, source in definition.sources.items():
+        increment = getattr(source, "incremental", None)
+        if isinstance(source, SparkSource) and source.reader == "omnigraph":
+            raise document.error(("sources", name, "reader"), "use `format: omnigraph`")
+        if isinstance(source, FileSource) or increment is None:
+            continue
+        if increment.lag is not None:
+            lag_path = ("sources", name, "incremental", "lag")
+            document.located(lag_path, partial(_check_lag, increment.lag))
+            if name in appended:
+                raise document.error(
+                    lag_path, "a lag reads rows again, which the mode append would store twice"
+                )
+    for number, audit in enumerate(definition.audits):
+        path = ("audits", str(number))
+        if audit.query is not None and "#" not in audit.query:
+            raise document.error((*path, "query"), "expected FILE#QUERY, such as audits.gq#orphans")
+        document.located((*path, "expect"), partial(parse_expectation, audit.expect))
+    for name, test in definition.tests.items():
+        _check_test(document, definition, ("tests", name), test)
+
+
+def _check_lag(lag: str | int) -> None:
+    if isinstance(lag, str):
+        parse_duration(lag)
+    elif lag < 0:
+        raise InvalidInput("expected a number from 0 on")
+
+
+def _check_test(document: Document, definition: Definition, path: KeyPath, test: TestCase) -> None:
+    for source in test.sources:
+        if source not in definition.sources:
+            raise document.error(
+                (*path, "sources", source),
+                f"unknown source '{source}'{did_you_mean(source, list(definition.sources))}",
+            )

@@ -1,0 +1,353 @@
+"""A run: new input becomes one commit on a review branch, which is audited and merged.
+
+The commit holds the state of the sources after the run. A run that is killed leaves at most a branch, which no
+other run reads; the next run starts from the state on the target branch and reads the same input again. Two runs
+that start from one state cannot both be merged: the second gets `Conflict`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ulid import ULID
+
+from omnigraph.api import entry
+from omnigraph.api.local.local_graph import LocalGraph
+from omnigraph.api.results.loads import LoadReceipt
+from omnigraph.catalog.table_lookup import find_table
+from omnigraph.errors import ConstraintViolation, InvalidInput, NotFound, OmnigraphError
+from omnigraph.graph.pipeline_runs import PipelineRun
+from omnigraph.load.load_request import LoadRequest
+from omnigraph.pipelines.audits import run_audits
+from omnigraph.pipelines.inputs import GetSession, SourceInput, find_input
+from omnigraph.pipelines.pipeline_file import Pipeline
+from omnigraph.pipelines.reports import RunReport
+from omnigraph.pipelines.run_record import RunRecord
+from omnigraph.pipelines.target_rows import RunFrames, TargetRows, translated_errors
+from omnigraph.store.objects.object_store import ObjectStore, Writable
+from omnigraph.store.storage_options import resolve_options
+
+if TYPE_CHECKING:
+    from omnigraph.catalog.catalog import Table
+    from omnigraph.graph.progress import Progress
+    from omnigraph.rules.load_mode import LoadMode
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of a run. `full_refresh` reads all input again, as if no run had read it."""
+
+    spark: Any = None
+    actor: str | None = None
+    full_refresh: bool = False
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class RunInput:
+    """The input of a run and the last published run."""
+
+    inputs: Mapping[str, SourceInput]
+    previous: str | None
+    last: RunRecord | None
+    advances: bool
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a source has rows to read."""
+        return any(item.has_rows for item in self.inputs.values())
+
+
+def run_pipeline(pipeline: Pipeline, options: RunOptions) -> RunReport:
+    """Run a pipeline on its graph."""
+    with open_target(pipeline, "rw", options.actor) as graph:
+        return run_on(graph, pipeline, options)
+
+
+def open_target(pipeline: Pipeline, mode: Any, actor: str | None = None) -> LocalGraph:
+    """Open the graph of a pipeline."""
+    uri = pipeline.resolve(pipeline.definition.graph)
+    if uri.startswith(("http://", "https://", "memory:")):
+        raise pipeline.document.error(
+            ("graph",), "a pipeline needs the storage address of a graph", hint="use a path or s3://"
+        )
+    return entry.open(uri, mode=mode, actor=actor)
+
+
+def run_on(
+    graph: LocalGraph,
+    pipeline: Pipeline,
+    options: RunOptions,
+    *,
+    inputs: Mapping[str, SourceInput] | None = None,
+    session: GetSession | None = None,
+) -> RunReport:
+    """Run a pipeline on an open graph. `inputs` replaces the input of the sources, for tests of a file."""
+    started = datetime.now(UTC)
+    run_id = str(ULID())
+    with ExitStack() as stack:
+        session = session or lazy_session(options.spark)
+        if inputs is not None:
+            found = RunInput(inputs, None, None, True)
+        else:
+            found = find_run_input(graph, pipeline, session, full_refresh=options.full_refresh)
+        if not found.has_work:
+            return RunReport(pipeline.name, run_id, "unchanged")
+        record = RunRecord(
+            pipeline=pipeline.name,
+            run_id=run_id,
+            started_at=started.isoformat(timespec="milliseconds"),
+            definition=pipeline.digest,
+            previous=found.previous,
+            state={name: item.state for name, item in found.inputs.items() if item.state is not None},
+            sources={name: item.lineage for name, item in found.inputs.items() if item.has_rows},
+        )
+        run = PipelineRun(pipeline.name, found.previous, record.to_text(), found.advances)
+        frames = RunFrames(pipeline, session(), found.inputs)
+        stack.callback(frames.close)
+        return _Run(graph, pipeline, options, record, run, frames).execute()
+
+
+def lazy_session(spark: Any) -> GetSession:
+    """Return a function that starts a session at its first call, with temporary views of its own."""
+    sessions: list[Any] = []
+
+    def get() -> Any:
+        if not sessions:
+            from omnigraph.spark.pipelines.source_frames import isolated_session
+            from omnigraph.spark.session import session_for
+
+            sessions.append(isolated_session(session_for(spark)))
+        return sessions[0]
+
+    return get
+
+
+def find_run_input(
+    graph: LocalGraph, pipeline: Pipeline, session: GetSession, *, full_refresh: bool = False
+) -> RunInput:
+    """Return what the sources have that the last published run has not read."""
+    previous = graph.runs.last_runs(pipeline.definition.publish.from_).get(pipeline.name)
+    last = None if previous is None else RunRecord.from_text(graph.runs.commit_of(previous).run)
+    state = {} if last is None or full_refresh else last.state
+    inputs: dict[str, SourceInput] = {}
+    for name in sorted(pipeline.used_sources):
+        with translated_errors(pipeline, ("sources", name)):
+            inputs[name] = find_input(pipeline, name, state.get(name), session)
+    after = {name: item.state for name, item in inputs.items() if item.state is not None}
+    return RunInput(inputs, previous, last, last is None or after != last.state)
+
+
+def check_targets(pipeline: Pipeline) -> None:
+    """Check that the graph has the types of the targets. A graph that does not exist yet is not checked."""
+    try:
+        graph = open_target(pipeline, "r")
+    except NotFound:
+        return
+    with graph:
+        if pipeline.definition.schema_ is not None:
+            return
+        catalog = graph.runs.catalog(pipeline.definition.publish.from_)
+    for kind in ("nodes", "edges"):
+        for name in getattr(pipeline.definition, kind):
+            pipeline.document.located((kind, name), partial(find_table, catalog, f"{kind[:-1]}:{name}"))
+
+
+def load_request(
+    options: RunOptions, frames: RunFrames, targets: Sequence[TargetRows], branch: str
+) -> LoadRequest:
+    """Return the load of all targets."""
+    return LoadRequest(
+        {item.table.key: item.frame for item in targets},
+        load_mode(targets),
+        branch,
+        engine="spark",
+        spark=frames.spark,
+        actor=options.actor,
+        progress=options.progress,
+        mapping={item.table.key: dict(item.mapping) for item in targets},
+    )
+
+
+def dry_run_load(
+    graph: LocalGraph,
+    pipeline: Pipeline,
+    options: RunOptions,
+    frames: RunFrames,
+    targets: Sequence[TargetRows],
+) -> LoadReceipt:
+    """Check and count the rows of a run against the branch that it would be merged into."""
+    request = load_request(options, frames, targets, pipeline.definition.publish.from_)
+    rejects = None if pipeline.definition.quarantine is None else _ignore
+    with translated_errors(pipeline, ()):
+        return graph.load_run(replace(request, dry_run=True, rejects=rejects))
+
+
+def _ignore(_: Mapping[str, Any]) -> None:
+    """Drop a rejected row, which the receipt counts."""
+
+
+class _Run:
+    """One run, from the review branch to the merge."""
+
+    def __init__(
+        self,
+        graph: LocalGraph,
+        pipeline: Pipeline,
+        options: RunOptions,
+        record: RunRecord,
+        run: PipelineRun,
+        frames: RunFrames,
+    ) -> None:
+        self._graph = graph
+        self._pipeline = pipeline
+        self._options = options
+        self._record = record
+        self._run = run
+        self._frames = frames
+        self._branch = pipeline.definition.publish.branch.replace("{run_id}", record.run_id)
+
+    def execute(self) -> RunReport:
+        publish = self._pipeline.definition.publish
+        self._create_branch()
+        try:
+            report = self._load()
+        except BaseException:
+            # No row was committed, so there is nothing to review.
+            self._delete_branch()
+            raise
+        if report.commit is None:
+            self._delete_branch()
+            return replace(report, outcome="unchanged", branch=None)
+        audits = tuple(run_audits(self._pipeline, self._graph, self._branch))
+        report = replace(report, audits=audits)
+        if not report.passed:
+            failed = sum(not audit.passed for audit in audits)
+            return replace(report, reason=f"{failed} of {len(audits)} audits failed")
+        if publish.merge == "never":
+            return replace(report, reason="the file says `merge: never`")
+        merged = self._graph.branches.merge(
+            self._branch,
+            publish.from_,
+            message=self._message("merge"),
+            delete_source=True,
+            actor=self._options.actor,
+        )
+        commit = None if merged.commit is None else merged.commit.id
+        return replace(report, outcome="published", merged=commit)
+
+    def _create_branch(self) -> None:
+        publish = self._pipeline.definition.publish
+        self._graph.branches.create(self._branch, publish.from_, actor=self._options.actor)
+        if self._pipeline.definition.schema_ is not None:
+            path = self._pipeline.resolve(self._pipeline.definition.schema_)
+            try:
+                self._graph.schema.apply(Path(path), branch=self._branch, message=self._message("schema"))
+            except OmnigraphError:
+                self._delete_branch()
+                raise
+
+    def _delete_branch(self) -> None:
+        self._graph.branches.delete(self._branch)
+
+    def _message(self, part: str) -> str:
+        return f"pipeline {self._pipeline.name} run {self._record.run_id}: {part}"
+
+    # --- rows --------------------------------------------------------------------------------------------
+
+    def _load(self) -> RunReport:
+        pipeline = self._pipeline
+        self._frames.build_views()
+        targets = list(self._frames.targets(self._graph.runs.catalog(self._branch), self._folder))
+        failed = Counter({item.table.name: item.counts.failed for item in targets if item.counts is not None})
+        with ExitStack() as stack:
+            rejects = self._open_rejects(stack)
+            with translated_errors(pipeline, ()):
+                receipt = self._graph.load_run(
+                    replace(
+                        load_request(self._options, self._frames, targets, self._branch),
+                        rejects=None if rejects is None else rejects.add,
+                        message=self._message("rows"),
+                        run=self._run,
+                    )
+                )
+        if rejects is not None:
+            failed += rejects.counts
+        self._check_limit(sum(failed.values()), receipt.total)
+        return RunReport(
+            pipeline.name,
+            self._record.run_id,
+            "left",
+            branch=self._branch,
+            commit=None if receipt.commit is None else receipt.commit.id,
+            sources=self._record.sources,
+            affected=receipt.affected,
+            quarantined={name: count for name, count in sorted(failed.items()) if count},
+            quarantine=self._quarantine_folder() if any(failed.values()) else None,
+        )
+
+    def _quarantine_folder(self) -> str | None:
+        quarantine = self._pipeline.definition.quarantine
+        if quarantine is None:
+            return None
+        return f"{self._pipeline.resolve(quarantine.path).rstrip('/')}/{self._record.run_id}"
+
+    def _folder(self, _: Table) -> str | None:
+        return self._quarantine_folder()
+
+    def _open_rejects(self, stack: ExitStack) -> RejectFile | None:
+        folder = self._quarantine_folder()
+        return None if folder is None else RejectFile(folder, stack)
+
+    def _check_limit(self, failed: int, loaded: int) -> None:
+        """Raise `ConstraintViolation` if more rows failed than the quarantine accepts."""
+        quarantine = self._pipeline.definition.quarantine
+        if quarantine is None or quarantine.max is None:
+            return
+        limit: float
+        if isinstance(quarantine.max, str):
+            limit = (failed + loaded) * float(quarantine.max.removesuffix("%")) / 100
+        else:
+            limit = quarantine.max
+        if failed > limit:
+            message = f"{failed:,} of {failed + loaded:,} rows failed, more than {quarantine.max}"
+            raise ConstraintViolation(
+                message,
+                [{"rule": "quarantine", "message": message}],
+                hint=f"see {self._quarantine_folder()}; nothing was loaded",
+            )
+
+
+class RejectFile:
+    """The file of rows that a rule of the schema rejected. It is created for the first row."""
+
+    def __init__(self, folder: str, stack: ExitStack) -> None:
+        self.counts: Counter[str] = Counter()
+        self._folder = folder
+        self._stack = stack
+        self._file: Writable | None = None
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Write a rejected row."""
+        if self._file is None:
+            store = ObjectStore.open(self._folder, resolve_options(None))
+            self._file = self._stack.enter_context(store.open_write("rejects.ndjson"))
+        type_name = str(record.get("type") or str(record.get("source", "")).rpartition(":")[2])
+        self.counts[type_name] += 1
+        self._file.write((json.dumps(record, ensure_ascii=False, default=str) + "\n").encode())
+
+
+def load_mode(targets: Sequence[TargetRows]) -> LoadMode:
+    """Return the mode of a load, which is one for all targets."""
+    modes = {item.target.mode for item in targets}
+    if len(modes) > 1:
+        raise InvalidInput("all targets must have the same mode")
+    return modes.pop() if modes else "merge"

@@ -1,0 +1,1 @@
+"""The DataFrames of pipelines: sources, views, and the rows of targets."""
