@@ -7,13 +7,16 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from omnigraph.api import entry
 from omnigraph.api.local.local_graph import LocalGraph
+from omnigraph.catalog.table_lookup import find_table
 from omnigraph.errors import OmnigraphError
+from omnigraph.lang.temporal import EPOCH_TIME
+from omnigraph.lang.types import Scalar
 from omnigraph.pipelines.definition import FileSource, Quarantine, Rows, Source, TestCase
 from omnigraph.pipelines.inputs import GetSession, SourceInput, find_input
 from omnigraph.pipelines.pipeline_file import Pipeline
@@ -140,11 +143,32 @@ def _differences(pipeline: Pipeline, graph: LocalGraph, test: TestCase) -> Itera
         yield from _compare("graph", map(_without_edge_id, wanted), map(_without_edge_id, found))
     for kind, of_kind in (("type", expected.nodes), ("edge", expected.edges)):
         for name, rows in of_kind.items():
+            table = find_table(graph.runs.catalog("main"), f"{'edge' if kind == 'edge' else 'node'}:{name}")
+            scalars = {column.name: column.type.scalar for column in table.columns}
             records = [_row(record) for record in found if record.get(kind) == name]
             columns = {column for row in rows for column in row}
-            shown = [{column: record.get(column) for column in columns} for record in records]
-            filled = [{column: row.get(column) for column in columns} for row in rows]
+            shown = [
+                {column: _shown(row.get(column), scalars.get(column)) for column in columns}
+                for row in records
+            ]
+            filled = [{column: _expected(row.get(column)) for column in columns} for row in rows]
             yield from _compare(name, filled, shown)
+
+
+def _shown(value: Any, scalar: Scalar | None) -> Any:
+    """Return an exported value as the file writes it: dates and times as ISO 8601."""
+    if scalar is Scalar.DATE and isinstance(value, int):
+        return (EPOCH_TIME + timedelta(days=value)).date().isoformat()
+    if scalar is Scalar.DATETIME and isinstance(value, int):
+        return (EPOCH_TIME + timedelta(milliseconds=value)).isoformat()
+    return value
+
+
+def _expected(value: Any) -> Any:
+    """Return a value of the file. YAML reads unquoted dates and times as such."""
+    if isinstance(value, datetime):
+        return (value if value.tzinfo is not None else value.replace(tzinfo=UTC)).isoformat()
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def _without_edge_id(record: Mapping[str, Any]) -> Any:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from omnigraph.pipelines.pipeline_file import Pipeline
     from omnigraph.spark.pipelines.column_ranges import Watermark
 
+# Databases that quote names with backticks instead of double quotes.
+_BACKTICKS = ("jdbc:mysql:", "jdbc:mariadb:")
+
 # Returns the session; it is started at the first call.
 GetSession: TypeAlias = Callable[[], Any]
 
@@ -174,15 +177,18 @@ def _greatest_frame(
     source: JdbcSource | TableSource | SparkSource, spark: Any, increment: ColumnIncrement, frame: Any
 ) -> Any:
     """Return a frame with the greatest value of the column. A database computes it itself."""
+    from omnigraph.spark.pipelines.column_ranges import find_column
     from omnigraph.spark.pipelines.source_frames import jdbc_frame
 
     if not isinstance(source, JdbcSource):
         return frame
     relation = source.table if source.table is not None else f"({source.query}) input"
-    column = increment.column
-    return jdbc_frame(
-        spark, _jdbc_options(source), f"(select max({column}) as {column} from {relation}) greatest"
-    )
+    # The name as the database has it: quoted names are case-sensitive.
+    column = find_column(frame, increment.column).name
+    mark = "`" if source.url.startswith(_BACKTICKS) else '"'
+    quoted = f"{mark}{column.replace(mark, mark * 2)}{mark}"
+    greatest = f"(select max({quoted}) as {quoted} from {relation}) greatest_value"
+    return jdbc_frame(spark, _jdbc_options(source), greatest)
 
 
 def _jdbc_options(source: JdbcSource) -> Mapping[str, str]:

@@ -21,7 +21,8 @@ def plan_pipeline(pipeline: Pipeline, options: RunOptions) -> PlanReport:
     The rows are read, checked and counted as a run does. If the run would change the schema first, effects are not
     counted, because the rows belong to a schema that no branch has.
     """
-    with open_target(pipeline, "r", options.actor) as graph, ExitStack() as stack:
+    # Tasks of a dry run write scratch files beside the graph, which needs a handle for writing.
+    with open_target(pipeline, "rw", options.actor) as graph, ExitStack() as stack:
         session = lazy_session(options.spark)
         found = find_run_input(graph, pipeline, session, full_refresh=options.full_refresh)
         steps = _schema_steps(pipeline, graph)

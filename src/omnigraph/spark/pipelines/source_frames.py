@@ -105,4 +105,7 @@ def first_reason(error: Exception) -> str:
             following = (line for line in raw[start + 1 :] if line and not line[0].isspace())
             found = next(following, lines[number])
             return found.partition("omnigraph.errors.")[2].partition(": ")[2] or found
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        # The name of the exception of the JVM precedes its message.
+        return lines[1].lstrip(": ").partition("Exception: ")[2] or lines[1].lstrip(": ")
     return lines[0] if lines else type(error).__name__
