@@ -7,7 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from omnigraph.api import entry
 from omnigraph.api.local.local_graph import LocalGraph
 from omnigraph.catalog.table_lookup import find_table
 from omnigraph.errors import OmnigraphError
-from omnigraph.lang.temporal import EPOCH_TIME
+from omnigraph.lang.temporal import format_date, format_datetime, millis_of
 from omnigraph.lang.types import Scalar
 from omnigraph.pipelines.definition import FileSource, Quarantine, Rows, Source, TestCase
 from omnigraph.pipelines.inputs import GetSession, SourceInput, find_input
@@ -158,16 +158,16 @@ def _differences(pipeline: Pipeline, graph: LocalGraph, test: TestCase) -> Itera
 def _shown(value: Any, scalar: Scalar | None) -> Any:
     """Return an exported value as the file writes it: dates and times as ISO 8601."""
     if scalar is Scalar.DATE and isinstance(value, int):
-        return (EPOCH_TIME + timedelta(days=value)).date().isoformat()
+        return format_date(value)
     if scalar is Scalar.DATETIME and isinstance(value, int):
-        return (EPOCH_TIME + timedelta(milliseconds=value)).isoformat()
+        return format_datetime(value)
     return value
 
 
 def _expected(value: Any) -> Any:
     """Return a value of the file. YAML reads unquoted dates and times as such."""
     if isinstance(value, datetime):
-        return (value if value.tzinfo is not None else value.replace(tzinfo=UTC)).isoformat()
+        return format_datetime(millis_of(value if value.tzinfo is not None else value.replace(tzinfo=UTC)))
     return value.isoformat() if isinstance(value, date) else value
 
 
