@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 # A JVM that lives for a minute spends more on the optimizing compiler than it gains from it.
-JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+# Derby would write its log into the working directory.
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Dderby.stream.error.file=/dev/null"
 
 _SITE = Path(__file__).with_name("spark_site")
 
