@@ -18,7 +18,8 @@ INSERT = "query put($n: String, $v: I64) { insert Item { name: $n, value: $v } }
 UPDATE = "query change($n: String, $v: I64) { update Item set { value: $v } where name = $n }"
 DELETE = "query remove($n: String) { delete Item where name = $n }"
 READ = "query read($n: String) { match { $i: Item { name: $n } } return { $i.value } }"
-# Each process keeps about this many rows on each branch, so that the number of live rows does not grow.
+# Each process keeps about this many rows on each branch, so that the number of live rows does not grow. It starts
+# with half of them, so that inserts, updates and deletes have the same shares at every checkpoint.
 LIVE_ROWS = 200
 
 
@@ -65,9 +66,11 @@ def run(work: Work, parent: Connection, window: int) -> None:
     """Commit and read. Reports the last `window` commits before each checkpoint, and waits for the parent there."""
     graph = og.open(work.uri, durability=work.durability, actor=work.name)
     dice = random.Random(work.name)
-    steps = choose_steps(work, dice)
     done, measured = 0, Window()
     with work.journal.open("a", encoding="utf-8", buffering=1) as journal:
+        steps = choose_steps(
+            work, dice, {branch: load_rows(graph, work, branch, journal) for branch in work.branches}
+        )
         for checkpoint in work.checkpoints:
             while done < checkpoint:
                 if checkpoint - done == min(window, checkpoint):
@@ -85,9 +88,16 @@ def run(work: Work, parent: Connection, window: int) -> None:
 Step = tuple[str, str, int | None, bool]
 
 
-def choose_steps(work: Work, dice: random.Random) -> Iterator[Step]:
-    """Yield inserts, updates and deletes of rows that no other process writes."""
-    live: dict[str, list[str]] = {branch: [] for branch in work.branches}
+def load_rows(graph: og.Graph, work: Work, branch: str, journal: TextIO) -> list[str]:
+    """Load the first rows of a process on a branch with one commit; return their names."""
+    names = [f"{work.name}-first-{number}" for number in range(LIVE_ROWS // 2)]
+    graph.load({"Item": [{"name": name, "value": 0} for name in names]}, branch=branch)
+    journal.write("".join(f"{branch} {name} 0\n" for name in names))
+    return names
+
+
+def choose_steps(work: Work, dice: random.Random, live: dict[str, list[str]]) -> Iterator[Step]:
+    """Yield inserts, updates and deletes of rows that no other process writes. `live` has the names of all rows."""
     number = 0
     while True:
         number += 1

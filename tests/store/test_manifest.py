@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,16 @@ def test_publish_adds_one_log_fragment_and_replaces_one_head(uri: str) -> None:
     assert [name.split("-")[0] for name in gone] == ["head"]
     assert sorted(name.split("-")[0] for name in new) == ["commit", "head"]
     assert any(record.id in name for name in new)
+
+
+def test_head_that_a_handle_wrote_equals_the_stored_one(uri: str) -> None:
+    manifest = make_manifest(uri)
+    head = head_of(manifest, manifest.view)
+    commit = replace(child(head.commit), files="nodes/1\tdata/a.lance\t3\t06b05a", touched=("1",))
+    change = ManifestChange(heads=[replace(head, commit=commit)], commits=[commit])
+    view = manifest.replace_head_if_equals(manifest.view, head, change)
+    cold = reopen(manifest)
+    assert asdict(head_of(manifest, view)) == asdict(head_of(cold, cold.view))
 
 
 def test_replace_head_in_fragment_with_two_rows_is_refused(uri: str) -> None:

@@ -94,7 +94,11 @@ def _batch_violations(
     *,
     is_partial: bool = False,
 ) -> Iterator[Violations]:
-    columns = {column.name: _column_rows(table, column, batch, origins, limit) for column in table.columns}
+    stored = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns = {
+        column.name: _column_rows(table, column, batch, stored.get(column.name), origins, limit)
+        for column in table.columns
+    }
     for rows in columns.values():
         if not rows.column.type.nullable and not is_partial:
             yield required(rows)
@@ -160,13 +164,16 @@ class ColumnRows:
 
 
 def _column_rows(
-    table: Table, column: Column, batch: pa.RecordBatch, origins: RowOrigins | None, limit: int
+    table: Table,
+    column: Column,
+    batch: pa.RecordBatch,
+    values: pa.Array | None,
+    origins: RowOrigins | None,
+    limit: int,
 ) -> ColumnRows:
     expected = arrow_type(column.type)
-    if column.name not in batch.schema.names:
+    if values is None:
         values = pa.nulls(batch.num_rows, expected)
-    else:
-        values = batch.column(column.name)
     # A vector of another length cannot be cast; the vector rule reports it. The content of a blob is not checked.
     keep = column.type.scalar is Scalar.BLOB or (
         column.type.scalar is Scalar.VECTOR and _is_list(values.type)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -76,7 +76,12 @@ class Violations:
         for part in parts:
             total += part.total
             reported += part.reported
+        if not total:
+            return _NONE
         return Violations(tuple(sorted(reported, key=_order)[:MAX_REPORTED]), total)
+
+
+_NONE: Final = Violations()
 
 
 def _order(violation: Violation) -> tuple[str, bool, str, str, str]:

@@ -20,6 +20,8 @@ BASE64 = "base64:"
 def column_array(column: Column, values: Sequence[ir.Value]) -> pa.Array:
     """Build the Arrow array of a column; raise `InvalidInput` for a value that its type cannot represent."""
     prop_type = column.type
+    if all(value is None for value in values):
+        return pa.nulls(len(values), arrow_type(prop_type))
     try:
         if prop_type.scalar is Scalar.BLOB:
             return pa.array([_blob(column.name, value) for value in values], arrow_type(prop_type))

@@ -117,6 +117,7 @@ class Manifest:
         self._view = make_view(dataset)
         self._probe = None if root.local is None else VersionProbe.of(root.local / PATH)
         self._needs_trim = False
+        self._registry: tuple[ManifestView, Registry] | None = None
         # The time of the storage system at the last removal of old versions, None before.
         self.trimmed_at: datetime | None = None
 
@@ -199,7 +200,12 @@ class Manifest:
 
     def registry(self, view: ManifestView) -> Registry:
         """Return the registry."""
-        return self._rows.read_record(view, self._registry_file(view), Registry.from_body)
+        found = self._registry
+        if found is None or found[0] is not view:
+            # A write asks several times for the registry of one view.
+            record = self._rows.read_record(view, view.registry_file, Registry.from_body)
+            found = self._registry = (view, record)
+        return found[1]
 
     def branch(self, view: ManifestView, name: str) -> BranchEntry | None:
         """Return the entry of a branch, or None if there is no such branch."""
@@ -338,7 +344,7 @@ class Manifest:
         change: ManifestChange,
         before_swap: Callable[[], None] | None,
     ) -> ManifestView:
-        removed = [] if change.registry is None else [self._registry_file(view)]
+        removed = [] if change.registry is None else [view.registry_file]
         if entry.commit is None:
             removed += [file for file in [view.head_file(entry.incarnation)] if file is not None]
         else:
@@ -352,7 +358,7 @@ class Manifest:
         self, view: ManifestView, expected: Registry, change: ManifestChange
     ) -> ManifestView:
         """Replace the registry if it is still the expected one, else raise `SwapLost`."""
-        file = self._registry_file(view)
+        file = view.registry_file
         if self._rows.read_record(view, file, Registry.from_body) != expected:
             raise SwapLost
         return self._swap(view, remove=[file], change=change)
@@ -374,7 +380,7 @@ class Manifest:
 
         Raises `SwapLost` if the registry was replaced since the view.
         """
-        removed = [self._registry_file(view), *remove]
+        removed = [view.registry_file, *remove]
         return self._swap(view, remove=removed, change=ManifestChange(registry=registry), copied=copied)
 
     def _swap(
@@ -551,13 +557,8 @@ class Manifest:
         first = [self._rows.write_file(file) for file in files[:1]]
         fragments = [*first, *others]
         self.root.sync_checked(PATH, data_files(fragments))
+        self._rows.keep_heads(fragments, change.heads)
         return fragments
-
-    def _registry_file(self, view: ManifestView) -> ManifestFile:
-        files = view.of_kind("registry")
-        if len(files) != 1:
-            raise StorageError(f"__manifest: expected 1 registry file, got {len(files)}")
-        return files[0]
 
     def _find(self, view: ManifestView, kind: LogKind, id_: str, parse: Callable[[Body], T]) -> T | None:
         key = f"{kind}:{id_}"

@@ -164,6 +164,15 @@ def head_name(incarnation: str) -> str:
     return f"head-{incarnation}-{new_id()}{SUFFIX}"
 
 
+def is_head_name(name: str) -> bool:
+    """Return whether a file is a head file.
+
+    >>> is_head_name(head_name("01J")), is_head_name(registry_name())
+    (True, False)
+    """
+    return name.startswith("head-")
+
+
 def bucket_name(kind: str, lower: str) -> str:
     """Return a name for a bucket of branches or of tags, given the lower bound of its names.
 

@@ -52,6 +52,14 @@ class ManifestView:
         """Return the buckets of branches or of tags, ordered by name. A graph without tags has none of tags."""
         return self.buckets if kind == BUCKETS else self._tag_buckets
 
+    @property
+    def registry_file(self) -> ManifestFile:
+        """The file of the registry."""
+        files = self.of_kind("registry")
+        if len(files) != 1:
+            raise StorageError(f"{MANIFEST}: expected 1 registry file, got {len(files)}")
+        return files[0]
+
     def head_file(self, incarnation: str) -> ManifestFile | None:
         """Return the head file of a branch incarnation, or None if the branch is at rest or was deleted."""
         return self._heads.get(incarnation)

@@ -138,6 +138,10 @@ class HeadRecord:
     incarnation: str
     commit: CommitRecord
 
+    def without_details(self) -> HeadRecord:
+        """Return the head as it is stored: its commit has no details."""
+        return replace(self, commit=self.commit.without_details())
+
     def to_body(self) -> Body:
         """Return the JSON form."""
         commit = self.commit.without_details().to_body()

@@ -17,17 +17,18 @@ from omnigraph.store.file_digests import digest_file
 from omnigraph.store.lance.lance_files import file_name, get_fragment
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest_errors import MANIFEST, reading_file
-from omnigraph.store.manifest.manifest_files import BUCKET_KINDS, ManifestFile, Rows
+from omnigraph.store.manifest.manifest_files import BUCKET_KINDS, ManifestFile, Rows, is_head_name
 from omnigraph.store.manifest.manifest_rows import StoredRows, decode_row, encode_row, parse_row
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.manifest_writer import FileLayout, write_named_file
-from omnigraph.store.manifest.records import Body
+from omnigraph.store.manifest.records import Body, HeadRecord
 from omnigraph.store.shared_reads import SharedReads
 
 T = TypeVar("T")
 
+_TEXT: Final = pa.string()
 ROW_SCHEMA: Final = pa.schema(
-    [pa.field("key", pa.string(), nullable=False), pa.field("body", pa.string(), nullable=False)]
+    [pa.field("key", _TEXT, nullable=False), pa.field("body", _TEXT, nullable=False)]
 )
 _BUCKET_NAMES: Final = tuple(f"{kind}-" for kind in BUCKET_KINDS)
 # From some 250 rows on Lance compresses texts, which takes ten times as long as writing them. A bucket of branches
@@ -159,6 +160,13 @@ class RowFiles:
             self._records[file.name] = record
         return record
 
+    def keep_heads(self, written: Iterable[FragmentMetadata], heads: Sequence[HeadRecord]) -> None:
+        """Keep the records of new head files, given all new files. The next write begins with them."""
+        names = [name for name in (file_name(item.files[0]) for item in written) if is_head_name(name)]
+        with self._lock:
+            for name, head in zip(names, heads, strict=True):
+                self._records[name] = head.without_details()
+
     def find(self, view: ManifestView, file: ManifestFile, key: str) -> str | None:
         """Return one row of a log file, or None.
 
@@ -195,8 +203,7 @@ class RowFiles:
         else:
             bodies = [encode_row(key, text) for key, text in rows.items()]
         layout = _choose_layout(name, len(rows))
-        table = pa.table({"key": list(rows), "body": bodies}, schema=layout.schema)
-        fragment = self._write(name, [table], layout)
+        fragment = self._write(name, [_make_table(list(rows), bodies, layout)], layout)
         self._cache(file_name(fragment.files[0]), rows)
         return fragment
 
@@ -221,7 +228,7 @@ class RowFiles:
                 if count <= _MAX_ROWS_TO_CACHE_FILE:
                     kept.update(rows)
                 if len(keys) >= _BATCH_ROWS or index + 1 == len(files):
-                    yield pa.table({"key": keys, "body": bodies}, schema=layout.schema)
+                    yield _make_table(keys, bodies, layout)
                     keys, bodies = [], []
 
         fragment = self._write(name, batches(), layout)
@@ -264,6 +271,11 @@ def _choose_layout(name: str, rows: int) -> FileLayout:
     if name.startswith(_BUCKET_NAMES):
         return _BUCKET
     return _LARGE_LOG if rows >= COMPRESSED_ROWS else _SMALL
+
+
+def _make_table(keys: Sequence[str], bodies: Sequence[str], layout: FileLayout) -> pa.Table:
+    # From arrays: a table of texts by name takes five times as long, and every commit writes two files.
+    return pa.table([pa.array(keys, _TEXT), pa.array(bodies, _TEXT)], schema=layout.schema)
 
 
 def _count_characters(rows: Rows) -> int:
