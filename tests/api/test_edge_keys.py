@@ -167,6 +167,23 @@ class TestRefusals:
         assert "@key(src, dst)" in (caught.value.hint or "")
 
 
+class TestPermissiveRecords:
+    def test_ingest_derives_ids_after_endpoints_are_resolved(self) -> None:
+        schema = "node Day { on: Date @key }\nedge Next: Day -> Day { @key(src, dst) }"
+        graph = og.init(fresh_memory(), schema)
+        days = [{"type": "Day", "data": {"id": text, "on": text}} for text in ("1970-01-02", "1970-01-03")]
+        edge = {"edge": "Next", "from": "1970-01-02", "to": "1970-01-03"}
+
+        text = "\n".join(json.dumps(record) for record in (*days, edge))
+        graph.load(BytesIO(text.encode()), permissive=True)
+
+        assert list(rows(graph, "Next")) == ['["1","2"]']
+
+    def test_ingest_of_another_explicit_id_is_refused(self, graph: og.Graph) -> None:
+        with pytest.raises(InvalidInput, match="edge Placed has id"):
+            graph.load(BytesIO(json.dumps(placed("ana", "7", id="mine")).encode()), permissive=True)
+
+
 class TestMappings:
     @pytest.mark.parametrize("key", [["who", "what", "on"], {"src": "who", "dst": "what", "day": "on"}])
     def test_load_with_mapping_that_names_edge_key_columns_derives_ids(

@@ -277,6 +277,17 @@ def test_verify_edge_without_a_node_is_reported(graph: Path) -> None:
     assert "'lone'" in found.problem
 
 
+def test_verify_edge_id_that_the_key_does_not_give_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "keyed"
+    with og.init(path, "node P { name: String @key }\nedge Knows: P -> P { @key(src, dst) }") as keyed:
+        keyed.load({"P": [{"name": "a"}], "Knows": [{"from": "a", "to": "a"}]}, "append")
+    assert verify_path(path).ok
+    publish_tables(path, dict([staged(path, KNOWS, id=["made-up"])]))
+    (found,) = verify_path(path).damage
+    assert (found.kind, found.type_key, found.rows) == ("wrong_id", KNOWS, 1)
+    assert "'made-up'" in found.problem
+
+
 def test_verify_wrong_number_of_rows_is_reported(graph: Path) -> None:
     table, write = staged(graph, DOC, id=["x"])
     publish_tables(graph, {table: with_fields(write, rows=99)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,3 +141,36 @@ def test_load_overwrite_replaces_rows(client: httpx.Client) -> None:
         client.post("/load/ndjson?mode=overwrite", content=CID, headers=LINES), responses.GraphBatchLoadOutput
     )
     assert names(client) == ["Cid"]
+
+
+@pytest.mark.parametrize("route", ["/load", "/ingest", "/load/ndjson"])
+def test_load_of_the_same_keyed_edge_twice_keeps_one(client: httpx.Client, route: str) -> None:
+    schema = "node Person { name: String @key  age: I32? }\n"
+    schema += "edge Knows: Person -> Person { n: I32?  @key(src, dst) }\n"
+    applied = client.post("/schema/apply", json={"schema_source": schema}).json()
+    assert [step["kind"] for step in applied["steps"]] == ["add_property", "add_constraint"]
+
+    for number in (1, 2):
+        line = json.dumps({"edge": "Knows", "from": "Ann", "to": "Bob", "data": {"n": number}})
+        if route == "/load/ndjson":
+            sent = client.post(
+                f"{route}?mode=merge", content=line, headers={"Content-Type": "application/x-ndjson"}
+            )
+        else:
+            sent = client.post(route, json={"data": line, "mode": "merge"})
+        assert sent.status_code == 200, sent.text
+
+    (edge,) = client.post("/export", json={"type_names": ["Knows"]}).text.splitlines()
+    assert json.loads(edge)["data"] == {"id": '["Ann","Bob"]', "n": 2}
+
+
+def test_merge_of_keyless_edges_that_breaks_unique_has_a_hint(client: httpx.Client) -> None:
+    schema = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"
+    schema += "edge Likes: Person -> Person { @unique(src, dst) }\n"
+    client.post("/schema/apply", json={"schema_source": schema}).raise_for_status()
+    line = json.dumps({"edge": "Likes", "from": "Ann", "to": "Bob"})
+    client.post("/load", json={"data": line, "mode": "merge"}).raise_for_status()
+
+    body = error_body(client.post("/load", json={"data": line, "mode": "merge"}), 400)
+
+    assert "@key(src, dst)" in body["hint"]

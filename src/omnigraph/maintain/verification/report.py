@@ -13,12 +13,13 @@ DamageKind: TypeAlias = Literal[
     "unreadable",
     "rows",
     "duplicate_id",
+    "wrong_id",
     "dangling_edge",
     "manifest",
     "lineage",
 ]
 # The kinds of damage that a check of rows finds.
-RowDamageKind: TypeAlias = Literal["unreadable", "rows", "duplicate_id", "dangling_edge"]
+RowDamageKind: TypeAlias = Literal["unreadable", "rows", "duplicate_id", "wrong_id", "dangling_edge"]
 
 # The reports of damages list at most this many commits each. `commit_count` is the number of all of them.
 MAX_COMMITS = 100

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.keys import TypeKey, table_id_key
 from omnigraph.errors import NotFound, OmnigraphError, StorageError
 from omnigraph.lang.schema import EdgeType
 from omnigraph.maintain.task_runner import TaskRunner
@@ -36,11 +37,15 @@ File = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """The type of a table: its key, its properties by physical column, and its unique columns."""
+    """The type of a table: its name, its properties by physical column, and its unique columns.
+
+    `id_key` is the key that the ids of edges are derived from.
+    """
 
     key: str
     properties: Mapping[str, str]
     uniques: tuple[tuple[str, ...], ...]
+    id_key: TypeKey | None = None
 
 
 class TableVersions:
@@ -193,7 +198,9 @@ class TableVersions:
                 problem = f"the version has {described.rows} rows, the commit states {pin.rows}"
                 self.row_problems[version] = [RowProblem("rows", problem, abs(described.rows - pin.rows))]
             elif not self._quick:
-                tasks.append((version, RowTask(pin, info.uniques, self._undigested_fragments(described))))
+                tasks.append(
+                    (version, RowTask(pin, info.uniques, self._undigested_fragments(described), info.id_key))
+                )
         nbytes = sum(self._bytes_of(version) for version, _ in tasks)
         work = [task for _, task in tasks]
         for (version, task), problems in zip(tasks, self._runner.run("rows", work, nbytes), strict=True):
@@ -247,7 +254,8 @@ def table_infos(catalog: Catalog, commit: CommitRecord) -> Iterator[tuple[TableP
                 for columns in entity_of(catalog, table).uniques
                 if columns != ("id",)
             )
-            yield pin, TableInfo(table.key, names, uniques)
+            id_key = table_id_key(catalog, table) if table.kind == "edge" else None
+            yield pin, TableInfo(table.key, names, uniques, id_key)
 
 
 def endpoint_tasks(catalog: Catalog, commit: CommitRecord) -> Iterator[EndpointTask]:

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 from sqlglot.expressions import column, func, select
 
+from omnigraph.catalog.key_arrays import derive_ids
+from omnigraph.catalog.keys import TypeKey
 from omnigraph.engine.duckdb import run_sql
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.maintain.verification.report import RowDamageKind
@@ -86,12 +89,14 @@ class RowTask:
     """Check the rows of a table: their number, their ids and their unique values.
 
     `uniques` are the physical columns of unique constraints. The fragments in `decode` have files without a digest;
-    all of their values are decoded, which finds some damage that the size does not show.
+    all of their values are decoded, which finds some damage that the size does not show. `id_key` is the key
+    that the ids of edges are derived from.
     """
 
     pin: TablePin
     uniques: tuple[tuple[str, ...], ...] = ()
     decode: frozenset[int] = frozenset()
+    id_key: TypeKey | None = None
 
     @property
     def rows(self) -> int:
@@ -108,6 +113,8 @@ class RowTask:
             problems += _repeated_ids(tables, self.pin)
             for columns in self.uniques:
                 problems += _repeated_values(tables, self.pin, columns)
+            if self.id_key is not None:
+                problems += _wrong_ids(tables, self.pin, self.id_key)
         except OmnigraphError as error:
             if isinstance(error, NotFound) or not getattr(error, "transient", False):
                 return [RowProblem("unreadable", error.message, self.pin.rows)]
@@ -168,6 +175,19 @@ def _repeated_values(tables: Tables, pin: TablePin, columns: tuple[str, ...]) ->
         name = ", ".join(columns)
         problem = f"{groups} values of the unique column {name} occur more than once: {_shown(examples)}"
         yield RowProblem("duplicate_id", problem, extra)
+
+
+def _wrong_ids(tables: Tables, pin: TablePin, key: TypeKey) -> Iterator[RowProblem]:
+    """Compare the ids with the ids that the key gives."""
+    total, examples = 0, pa.array([], pa.string())
+    for batch in tables.scan_batches(pin, ["id", *(item.physical for item in key.columns)]):
+        derived = derive_ids(key, {item.name: batch.column(item.physical) for item in key.columns})
+        wrong = batch.column("id").filter(pc.not_equal(batch.column("id"), derived))
+        total += len(wrong)
+        examples = pa.concat_arrays([examples, wrong.cast(pa.string())]).slice(0, SHOWN_IDS)
+    if total:
+        problem = f"{total} ids are not those that the key gives, for example {_shown(examples.to_pylist())}"
+        yield RowProblem("wrong_id", problem, total)
 
 
 def _count_groups(tables: Tables, pin: TablePin, columns: tuple[str, ...]) -> tuple[int, int, int, list[Any]]:
