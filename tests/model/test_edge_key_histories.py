@@ -16,7 +16,7 @@ from omnigraph.graph.repository import Repository
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.load import prepare_load
 from omnigraph.load.spool import LoadLimits, Spool
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.load_mode import WriteMode
 from omnigraph.sources.python_records import read_dicts
 from tests.load.loads import BULK, SMALL, rows
 from tests.support.api_writes import as_graph
@@ -76,7 +76,7 @@ def write(repository: Repository, kind: str, written: list[Write], limits: LoadL
         text = "\n".join(statement(kind, key, stars) for key, stars in written)
         as_graph(repository).mutate(f"query q() {{ {text} }}")
         return
-    mode: LoadMode = kind  # type: ignore[assignment]
+    mode: WriteMode = kind  # type: ignore[assignment]
     catalog = repository.snapshot().catalog
     records = [
         {"edge": "Rated", "from": src, "to": dst, "data": {"day": day, "stars": stars}}
