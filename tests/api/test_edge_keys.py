@@ -105,6 +105,14 @@ class TestIds:
 
         assert rows(graph, "Paid") == {"r1": ("bo", "8", "r1")}
 
+    def test_update_of_keyed_edge_sets_properties_of_matching_edges(self, graph: og.Graph) -> None:
+        graph.load([placed("ana", "7", quantity=1), placed("ana", "8"), placed("bo", "7")], "append")
+
+        receipt = graph.mutate('query q() { update Placed set { quantity: 5 } where from = "ana" }')
+
+        assert receipt.affected["Placed"] == {"inserted": 0, "updated": 2, "deleted": 0}
+        assert [item[2] for item in rows(graph).values()] == [5, 5, None]
+
     def test_delete_of_keyed_edge_by_its_key_deletes_one(self, graph: og.Graph) -> None:
         graph.load([placed("ana", "7"), placed("ana", "8"), placed("bo", "7")], "append")
         graph.mutate('query q() { delete Placed where from = "ana" and to = "7" }')

@@ -97,12 +97,14 @@ def _statement(item: ir.Statement) -> Iterator[str]:
             yield f"  insert edge:{item.type_name} {ends}"
         case ir.UpdateNode():
             yield f"  update node:{item.type_name} where {render_predicate(item.where)}"
+        case ir.UpdateEdge():
+            yield f"  update edge:{item.type_name} where {render_predicate(item.where)}"
         case ir.DeleteNode():
             cascades = ", ".join(f"edge:{name}" for name in item.cascades)
             tail = f" cascading to {cascades}" if cascades else ""
             yield f"  delete node:{item.type_name} where {render_predicate(item.where)}{tail}"
         case ir.DeleteEdge():
             yield f"  delete edge:{item.type_name} where {render_predicate(item.where)}"
-    if isinstance(item, ir.InsertNode | ir.InsertEdge | ir.UpdateNode):
+    if isinstance(item, ir.InsertNode | ir.InsertEdge | ir.UpdateNode | ir.UpdateEdge):
         for assign in item.assigns:
             yield f"    {assign.property}: {assign.type} = {render_expr(assign.value)}"

@@ -412,6 +412,15 @@ class UpdateNode:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateEdge:
+    """Set properties of every matching edge of a type with a key."""
+
+    type_name: str
+    assigns: tuple[Assign, ...]
+    where: Predicate
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteNode:
     """Delete every matching node and all edges of the types in `cascades` that are incident to one."""
 
@@ -428,7 +437,7 @@ class DeleteEdge:
     where: Predicate
 
 
-Statement: TypeAlias = InsertNode | InsertEdge | UpdateNode | DeleteNode | DeleteEdge
+Statement: TypeAlias = InsertNode | InsertEdge | UpdateNode | UpdateEdge | DeleteNode | DeleteEdge
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,9 +82,9 @@ def _check_external_uris(
     """Check the URIs that are assigned. Rows that an update only rewrites keep the values they have."""
     uris = []
     for statement in query.statements:
-        if not isinstance(statement, ir.InsertNode | ir.InsertEdge | ir.UpdateNode):
+        if not isinstance(statement, ir.InsertNode | ir.InsertEdge | ir.UpdateNode | ir.UpdateEdge):
             continue
-        kind: TypeKind = "edge" if isinstance(statement, ir.InsertEdge) else "node"
+        kind: TypeKind = "edge" if isinstance(statement, ir.InsertEdge | ir.UpdateEdge) else "node"
         columns = {item.name: item for item in catalog.tables[table_key(kind, statement.type_name)].columns}
         for assign in statement.assigns:
             if columns[assign.property].type.scalar is not Scalar.BLOB:
@@ -115,7 +115,9 @@ def _apply(overlay: Overlay, statement: ir.Statement) -> _Count:
         case ir.InsertEdge():
             return _insert_edge(overlay, statement)
         case ir.UpdateNode():
-            return _update_node(overlay, statement)
+            return _Count(nodes=_update(overlay, table_key("node", statement.type_name), statement))
+        case ir.UpdateEdge():
+            return _Count(edges=_update(overlay, table_key("edge", statement.type_name), statement))
         case ir.DeleteNode():
             return _delete_node(overlay, statement)
         case ir.DeleteEdge():
@@ -151,8 +153,8 @@ def _endpoint(overlay: Overlay, expr: ir.Expr, name: str) -> ir.Value:
     return value
 
 
-def _update_node(overlay: Overlay, statement: ir.UpdateNode) -> _Count:
-    key = table_key("node", statement.type_name)
+def _update(overlay: Overlay, key: str, statement: ir.UpdateNode | ir.UpdateEdge) -> int:
+    """Set the properties of matching rows; return the number of rows."""
     rows = overlay.select(key, statement.where)
     if rows.num_rows:
         updated = rows
@@ -164,7 +166,7 @@ def _update_node(overlay: Overlay, statement: ir.UpdateNode) -> _Count:
                     place = updated.column_names.index(column.name)
                     updated = updated.set_column(place, column.name, repeated)
         overlay.update(key, rows, updated)
-    return _Count(nodes=rows.num_rows)
+    return int(rows.num_rows)
 
 
 def _delete_node(overlay: Overlay, statement: ir.DeleteNode) -> _Count:

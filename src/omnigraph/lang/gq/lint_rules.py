@@ -10,7 +10,7 @@ from omnigraph.lang.diagnostics import Diagnostic, LanguageError, Severity
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.check import check_query
 from omnigraph.lang.gq.query_parser import parse_queries
-from omnigraph.lang.schema import NodeType, Schema
+from omnigraph.lang.schema import EdgeType, NodeType, Schema
 from omnigraph.lang.source import Source
 from omnigraph.lang.types import TYPE_NAMES, Scalar
 
@@ -134,16 +134,16 @@ def _never_updated(file: ast.QueryFile, schema: Schema) -> list[Finding]:
         if isinstance(query.body, ast.ReadBody):
             continue
         for statement in query.body.statements:
-            if isinstance(statement, ast.Update) and schema.node(statement.type_name) is not None:
+            if isinstance(statement, ast.Update) and _updated_type(schema, statement.type_name) is not None:
                 updates.setdefault(statement.type_name, set()).update(item.name for item in statement.assigns)
                 names = queries.setdefault(statement.type_name, [])
                 if query.name not in names:
                     names.append(query.name)
     findings = []
     for type_name in sorted(updates):
-        node = schema.node(type_name)
-        assert node is not None
-        for name in _updatable(node):
+        entity = _updated_type(schema, type_name)
+        assert entity is not None
+        for name in _updatable(entity):
             if name not in updates[type_name]:
                 message = f"{type_name}.{name} exists in schema but no update query sets it"
                 findings.append(
@@ -152,11 +152,17 @@ def _never_updated(file: ast.QueryFile, schema: Schema) -> list[Finding]:
     return findings
 
 
-def _updatable(node: NodeType) -> list[str]:
-    key = node.key or ()
+def _updated_type(schema: Schema, name: str) -> NodeType | EdgeType | None:
+    """Return the type that an update changes: a node type, or an edge type with a key."""
+    edge = next((item for item in schema.edges if item.name == name and item.key is not None), None)
+    return schema.node(name) or edge
+
+
+def _updatable(entity: NodeType | EdgeType) -> list[str]:
+    key = entity.key or ()
     return [
         prop.name
-        for prop in node.properties
+        for prop in entity.properties
         if prop.type.nullable and prop.name not in key and prop.embed is None
     ]
 

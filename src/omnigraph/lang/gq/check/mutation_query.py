@@ -90,18 +90,23 @@ def _is_missing(prop: Property, assigned: set[str]) -> bool:
     return not prop.type.nullable and prop.name not in assigned and not embedded
 
 
-def _check_update(ctx: Context, item: ast.Update) -> ir.UpdateNode:
-    target = _target(ctx, item.type_name, item.type_span, names_ends=False)
-    if isinstance(target, EdgeType):
-        hint = "delete the edge and insert a new one"
+def _check_update(ctx: Context, item: ast.Update) -> ir.UpdateNode | ir.UpdateEdge:
+    target = _target(ctx, item.type_name, item.type_span, _names_ends(item.where))
+    if isinstance(target, EdgeType) and target.key is None:
+        hint = "delete the edge and insert a new one, or give the type a key such as @key(src, dst)"
         ctx.reject(item.type_span, "T16", f"edge type `{target.name}` cannot be updated", hint)
     _record_write(ctx, target)
     _, assigns = _check_assigns(ctx, target, item.assigns, item.type_span)
     for assign in item.assigns:
-        if target.key and assign.name in target.key:
-            message = f"cannot update @key property '{assign.name}' — delete and re-insert instead"
+        is_end = isinstance(target, EdgeType) and assign.name in ENDPOINTS
+        if is_end or (target.key and assign.name in target.key):
+            part = "endpoint" if is_end else "@key property"
+            message = f"cannot update {part} '{assign.name}' — delete and re-insert instead"
             ctx.report(assign.span, None, message)
-    return ir.UpdateNode(target.name, assigns, _check_where(ctx, target, item.where))
+    where = _check_where(ctx, target, item.where)
+    if isinstance(target, EdgeType):
+        return ir.UpdateEdge(target.name, assigns, where)
+    return ir.UpdateNode(target.name, assigns, where)
 
 
 def _check_delete(ctx: Context, item: ast.Delete) -> ir.DeleteNode | ir.DeleteEdge:
