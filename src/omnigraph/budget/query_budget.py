@@ -23,6 +23,7 @@ ROWS: Final = "query_rows"
 BYTES: Final = "query_bytes"
 EDGES: Final = "query_edges"
 DECODED: Final = "load_decoded_bytes"
+SPILLED: Final = "query_spill_bytes"
 POOL: Final = "query_pool_bytes"
 ACTOR_POOL: Final = "actor_query_bytes"
 # Temporary shortages: the same query may succeed when other queries have ended.
@@ -39,9 +40,10 @@ class QueryLimits:
     - `bytes`: estimated memory of the largest step, intermediate rows and result included
     - `edges`: edges that the query follows, each as often as it is followed
     - `decoded`: bytes that a load decompresses and decodes
+    - `spilled`: bytes on disk that a sort or a grouping may use which exceeds the memory; 0 means none
 
     >>> QueryLimits(seconds=30, rows=100).lowered(QueryLimits(rows=1_000, edges=5))
-    QueryLimits(seconds=30, rows=100, bytes=None, edges=5, decoded=None)
+    QueryLimits(seconds=30, rows=100, bytes=None, edges=5, decoded=None, spilled=None)
     """
 
     seconds: float | None = None
@@ -49,6 +51,7 @@ class QueryLimits:
     bytes: int | None = None
     edges: int | None = None
     decoded: int | None = None
+    spilled: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("seconds", "rows", "bytes", "edges", "decoded"):
@@ -64,6 +67,7 @@ class QueryLimits:
             _lower(self.bytes, other.bytes),
             _lower(self.edges, other.edges),
             _lower(self.decoded, other.decoded),
+            _lower(self.spilled, other.spilled),
         )
 
 
@@ -161,6 +165,10 @@ class QueryBudget:
             self._pool.acquire(self._owner, needed - self._reserved)
             self._reserved = needed
         self.peak_bytes = needed
+
+    def left_bytes(self) -> int | None:
+        """Return the memory that a step may need at most; None without a limit."""
+        return None if self.limits.bytes is None else self.limits.bytes - self._held
 
     @contextmanager
     def hold_bytes(self, size: int) -> Iterator[None]:
@@ -284,6 +292,11 @@ def check_rows(count: int) -> None:
     found = _current.get()
     if found is not None:
         found.check_rows(count)
+
+
+def current_budget() -> QueryBudget | None:
+    """Return the budget of the current query, or None."""
+    return _current.get()
 
 
 def has_budget() -> bool:

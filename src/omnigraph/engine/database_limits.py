@@ -8,14 +8,16 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class DatabaseLimits:
-    """The resources of a database: memory such as ``"2GB"``, a directory to spill to, and threads.
+    """The resources of a database: memory such as ``"2GB"``, a directory to spill to and its size, and threads.
 
-    The defaults are 80 % of the machine's memory, the system's temporary directory and every core.
+    The defaults are 80 % of the machine's memory, the system's temporary directory without a limit of its size, and
+    every core.
     """
 
     memory: str | None = None
     spill_directory: Path | None = None
     threads: int | None = None
+    spill_bytes: int | None = None
 
 
 _default = DatabaseLimits()

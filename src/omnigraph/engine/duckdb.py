@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 from sqlglot import exp
 
 from omnigraph.budget.deadline import interrupt_at_deadline
+from omnigraph.budget.query_budget import SPILLED
 from omnigraph.engine.database_limits import DatabaseLimits, default_limits
 from omnigraph.engine.exact_counts import INT64_MAX, total
 from omnigraph.engine.projection import arrow_projection
@@ -45,6 +47,7 @@ ArrowInput: TypeAlias = pa.Table | pa.RecordBatchReader
 # Rows per row group, which is the unit of work of a thread of DuckDB.
 _APPENDED_ROWS = 122_880
 _STREAMED_ROWS = 65_536
+_RESULT = "projected"
 # Never download extensions, and resolve names only to registered tables, not to Python variables.
 _CONFIG = {
     "autoinstall_known_extensions": "false",
@@ -121,12 +124,17 @@ def _input_position(output: OutputColumn) -> int:
 
 
 def _query(projection: ProjectionPlan, matched: MatchedRows) -> pa.Table:
+    table = _table(projection, matched)
+    return _run(_sql(projection, table.schema), {TABLE: table})
+
+
+def _table(projection: ProjectionPlan, matched: MatchedRows, first_row: int = 0) -> pa.Table:
+    """Return the columns that a projection uses, the weights and the row numbers."""
     columns = {column_name(at): _values(matched.columns[at]) for at in used_columns(projection)}
     if matched.weights is not None:
         columns[WEIGHT] = pa.array(matched.weights.astype(np.int64))
-    columns[ROW] = pa.array(np.arange(matched.num_rows))
-    table = pa.table(columns)
-    return _run(_sql(projection, table.schema), {TABLE: table})
+    columns[ROW] = pa.array(np.arange(first_row, first_row + matched.num_rows))
+    return pa.table(columns)
 
 
 # Building the SQL takes longer than running it over few rows, and queries repeat.
@@ -146,6 +154,47 @@ def _values(column: InputColumn, positions: pa.Array | None = None) -> pa.Array 
         indices = column.indices if positions is None else column.indices.take(positions)
         return column.dictionary.take(indices)
     return column if positions is None else column.take(positions)
+
+
+def run_spilled_projection(
+    projection: ProjectionPlan, parts: Iterable[MatchedRows], limits: DatabaseLimits
+) -> Iterator[pa.Table]:
+    """Yield the rows of a projection over rows that arrive in parts. Rows and intermediate results are on disk.
+
+    Raises `ResourceLimit` if the database exceeds its memory or its size on disk, before the first rows.
+    """
+    schema = pa.schema([(output.name, output.type) for output in projection.outputs])
+    with Workspace(Path(tempfile.gettempdir()), limits) as workspace:
+        tables = _numbered_tables(projection, parts, limits.spill_bytes)
+        first = next(tables)
+        workspace.append(TABLE, (batch for table in chain([first], tables) for batch in table.to_batches()))
+        workspace.derive(_RESULT, projection_query(projection, first.schema))
+        for batch in workspace.stream(exp.select("*").from_(_RESULT)):
+            columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+            yield pa.Table.from_arrays(columns, schema=schema)
+
+
+def _numbered_tables(
+    projection: ProjectionPlan, parts: Iterable[MatchedRows], limit: int | None
+) -> Iterator[pa.Table]:
+    """Yield the used columns of each part, with numbers that continue and with the types of the first part.
+
+    Raises `ResourceLimit` if they have more bytes than the database may use on disk.
+    """
+    done = size = 0
+    schema: pa.Schema | None = None
+    for part in parts:
+        table = _table(projection, part, done)
+        schema = schema or table.schema
+        size += table.nbytes
+        if limit is not None and size > limit:
+            raise ResourceLimit(
+                f"the rows need more than {limit:,} bytes of disk space to be sorted or grouped",
+                details={"resource": SPILLED, "limit": limit, "actual": size},
+                hint="match fewer rows, order and group by fewer values, or raise the limit",
+            )
+        yield table.cast(schema)
+        done += part.num_rows
 
 
 # --- tables on disk --------------------------------------------------------------------------------------
@@ -209,7 +258,7 @@ class Workspace:
     def derive(self, name: str, expression: exp.Query) -> None:
         """Store the rows of a query as a table."""
         target = exp.Table(this=exp.to_identifier(name, quoted=True))
-        with self._cursor() as cursor:
+        with self._cursor() as cursor, interrupt_at_deadline(cursor.interrupt, duckdb.InterruptException):
             cursor.execute(exp.Create(this=target, kind="TABLE", expression=expression).sql("duckdb"))
 
     def replace(self, name: str, expression: exp.Query) -> None:
@@ -308,6 +357,8 @@ class _Database:
         }
         if limits.memory is not None:
             config["memory_limit"] = limits.memory
+        if limits.spill_bytes is not None:
+            config["max_temp_directory_size"] = f"{limits.spill_bytes}B"
         if limits.threads is not None:
             config["threads"] = limits.threads
         self._limits = limits

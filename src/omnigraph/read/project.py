@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -30,6 +30,7 @@ from omnigraph.read.column_sources import BindingSource
 from omnigraph.read.plan import ReadPlan
 from omnigraph.read.read_session import ReadSession
 from omnigraph.read.scoring import score_rows
+from omnigraph.read.spilling import PART_ROWS, find_spill
 from omnigraph.search.ranking import RowScores
 
 # With at most this many rows, values are looked up immediately; with more, columns hold positions until the final
@@ -78,7 +79,11 @@ def project(session: ReadSession, plan: ReadPlan, rows: BindingTable) -> pa.Tabl
     projection = plan.projection
     merged = query.aggregated or query.distinct
     if merged:
-        _require_groups(session, plan, rows)
+        size = _grouping_bytes(session, plan, rows)
+        spill = find_spill(size, rows)
+        if spill is not None:
+            return spill.run(projection, _parts(session, plan, used_columns(projection), rows, scores))
+        require_bytes(size)
     else:
         rows, scores = _final_rows(session, plan, rows, scores, run)
         projection = ProjectionPlan(projection.outputs)
@@ -98,8 +103,28 @@ def project(session: ReadSession, plan: ReadPlan, rows: BindingTable) -> pa.Tabl
     return result
 
 
-def _require_groups(session: ReadSession, plan: ReadPlan, rows: BindingTable) -> None:
-    """Check the memory for grouping: codes of each key, and copies of the values that are collected."""
+def _parts(
+    session: ReadSession,
+    plan: ReadPlan,
+    used: Collection[int],
+    rows: BindingTable,
+    scores: Mapping[ir.Expr, RowScores],
+) -> Iterator[MatchedRows]:
+    """Yield the rows in parts, with the values of the input columns that are used and nulls for the others."""
+    for start in range(0, max(1, rows.num_rows), PART_ROWS):
+        check_deadline()
+        chosen = np.arange(start, min(start + PART_ROWS, rows.num_rows))
+        part = rows.take(chosen)
+        columns = _Columns(session, part, {rank: item.take(chosen) for rank, item in scores.items()})
+        built = [
+            columns.built[columns.of(expr)] if place in used else pa.nulls(part.num_rows)
+            for place, expr in enumerate(plan.inputs)
+        ]
+        yield MatchedRows(part.num_rows, tuple(built), part.weights)
+
+
+def _grouping_bytes(session: ReadSession, plan: ReadPlan, rows: BindingTable) -> int:
+    """Return the memory for grouping: codes of each key, and copies of the values that are collected."""
     width = float(_BYTES_PER_INDEX * _ARRAYS_PER_GROUPING)
     for output in plan.query.outputs:
         match output.expr:
@@ -109,7 +134,7 @@ def _require_groups(session: ReadSession, plan: ReadPlan, rows: BindingTable) ->
                 width += _BYTES_PER_INDEX
             case _:
                 width += 2 * _BYTES_PER_INDEX
-    require_bytes(rows.nbytes + int(rows.num_rows * width))
+    return rows.nbytes + int(rows.num_rows * width)
 
 
 def _value_bytes(session: ReadSession, expr: ir.Expr) -> float:
@@ -151,7 +176,13 @@ def _final_rows(
         chosen = np.arange(rows.num_rows)[projection.skip : end]
     else:
         arrays = _ARRAYS_PER_SORT + 2 * len(projection.order) + len(projection.ties)
-        require_bytes(rows.nbytes + rows.num_rows * arrays * _BYTES_PER_INDEX)
+        size = rows.nbytes + rows.num_rows * arrays * _BYTES_PER_INDEX
+        spill = find_spill(size, rows)
+        if spill is not None:
+            used = {key.column for key in projection.order} | {*projection.ties}
+            chosen = spill.sort(projection, _parts(session, plan, used, rows, scores))
+            return rows.take(chosen), {rank: item.take(chosen) for rank, item in scores.items()}
+        require_bytes(size)
         columns = _Columns(session, rows, scores)
         number = columns.add(pa.array(np.arange(rows.num_rows)))
         numbered = replace(

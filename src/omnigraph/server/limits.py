@@ -40,6 +40,7 @@ class ServerLimits:
     - `cache_bytes`: size of the read cache that all graphs share; 0 means a quarter of the machine's memory
     - `query_bytes`: memory of one query; `query_pool_bytes`: memory of all queries; `actor_query_bytes`: memory of
       the queries of one actor; 0 means a share of the machine's memory, see `memory_limits`
+    - `query_spill_bytes`: disk space of a sort or a grouping that exceeds the memory of its query
     - `query_rows`: result rows of one query; `query_edges`: edges that it follows; 0 means no limit
     - `query_text_bytes`, `mutation_text_bytes`, `schema_text_bytes`: size of a text that is parsed
     - `slow_query_seconds`: queries that take at least this long are logged with their plan
@@ -68,6 +69,7 @@ class ServerLimits:
     query_bytes: int = _integer("QUERY_BYTES_MAX", 0, 0)
     query_pool_bytes: int = _integer("QUERIES_BYTES_MAX", 0, 0)
     actor_query_bytes: int = _integer("PER_ACTOR_QUERY_BYTES_MAX", 0, 0)
+    query_spill_bytes: int = _integer("QUERY_SPILL_BYTES_MAX", 8 << 30)
     query_rows: int = _integer("QUERY_ROWS_MAX", 0, 0)
     query_edges: int = _integer("QUERY_EDGES_MAX", 0, 0)
     query_text_bytes: int = _integer("QUERY_TEXT_BYTES_MAX", 256 << 10)

@@ -152,5 +152,10 @@ def memory_limits(limits: ServerLimits) -> tuple[QueryLimits, MemoryPool]:
     pool = limits.query_pool_bytes or max(_MIN_DEFAULT_BYTES, pages * size // 4)
     one = limits.query_bytes or min(_MAX_DEFAULT_QUERY_BYTES, pool // 2)
     actor = limits.actor_query_bytes or max(one, pool // 2)
-    own = QueryLimits(None, limits.query_rows or None, one, limits.query_edges or None)
+    own = QueryLimits(
+        rows=limits.query_rows or None,
+        bytes=one,
+        edges=limits.query_edges or None,
+        spilled=limits.query_spill_bytes,
+    )
     return own, MemoryPool(pool, actor)
