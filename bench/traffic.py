@@ -16,9 +16,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,7 @@ from bench.traffic_client import PATIENCE, Crowd
 from bench.traffic_graph import LANES, make_graph
 from bench.traffic_journal import UNANSWERED, UNSENT, Entry, Story, read_stories
 from bench.traffic_lanes import Ceiling, check_lanes, measure_ceiling
-from bench.traffic_server import ServerProcess
+from bench.traffic_server import ServerProcess, processor_seconds
 
 ROOT = Path(__file__).parents[1]
 _SHOWN = 20
@@ -57,12 +57,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The journals of the clients and the result of the verification. `seconds` is how long requests were sent."""
+    """The journals of the clients and the result of the verification. `seconds` is how long requests were sent.
+
+    `processor` is the processor time by kind of process. A process that was killed is not counted.
+    """
 
     stories: Sequence[Story]
     verdict: Verdict
     exit_code: int
     seconds: float
+    processor: Mapping[str, float] = field(default_factory=dict)
 
     def entries(self) -> Iterator[Entry]:
         """All requests of all clients."""
@@ -84,24 +88,30 @@ def run_traffic(plan: Plan, folder: Path) -> Outcome:
         ServerProcess(config, folder / "tokens.json", folder / "server.log", plan.workers) as server,
         _crowds(plan, server.url, journals) as processes,
     ):
+        before = server.processor_seconds()
         began = time.perf_counter()
         _tell(processes)
         for number in range(plan.kills + 1):
             if number:
                 _kill(server, plan, number)
             time.sleep(plan.seconds / (plan.kills + 1))
+        clients = sum(processor_seconds(process.pid) for process in processes)
         _tell(processes)
         for process in processes:
             if process.wait(2 * PATIENCE):
                 raise RuntimeError(f"a client process exited with {process.returncode}")
         took = time.perf_counter() - began
+        after = server.processor_seconds()
+        processor = {kind: total - before.get(kind, 0.0) for kind, total in after.items()} | {
+            "client": clients
+        }
         exit_code = server.stop()
     stories = read_stories(journals)
     if plan.lanes:
         wrong = check_lanes(folder, stories, plan.lanes)
-        return Outcome(stories, Verdict(tuple(wrong), 0, 0, 0.0), exit_code, took)
+        return Outcome(stories, Verdict(tuple(wrong), 0, 0, 0.0), exit_code, took, processor)
     verdict = check_traffic(folder, stories, killed=plan.kills > 0)
-    return Outcome(stories, verdict, exit_code, took)
+    return Outcome(stories, verdict, exit_code, took, processor)
 
 
 def _kill(server: ServerProcess, plan: Plan, number: int) -> None:
@@ -212,6 +222,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _folder(options.dir, f"lanes-{plan.lanes}-kills-{plan.kills}") as folder:
             outcome = run_traffic(plan, folder)
             console.print(render(plan, outcome))
+            if not plan.kills:
+                console.print(_render_processor(outcome), highlight=False)
             verdict = outcome.verdict
             if plan.lanes:
                 console.print("each acknowledged insert is there once", highlight=False)
@@ -229,6 +241,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if wrong:
         console.print(f"{wrong} violations; repeat with --seed {options.seed}", style="bold red")
     return 1 if wrong else 0
+
+
+def _render_processor(outcome: Outcome) -> str:
+    requests = sum(1 for _ in outcome.entries()) or 1
+    shares = (f"{kind} {1000 * taken / requests:.2f} ms" for kind, taken in sorted(outcome.processor.items()))
+    return f"processor time per request: {', '.join(shares)}"
 
 
 def _render_ceiling(ceiling: Ceiling) -> str:

@@ -16,6 +16,17 @@ _MAIN = "from omnigraph.cli.main import main; main()"
 _GRACE = 60
 
 
+def processor_seconds(pid: int) -> float:
+    """Return the processor time of a process and its threads; 0 after it has ended."""
+    try:
+        fields = (
+            Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        )
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class ServerProcess:
     """`omnigraph serve` on one port while the context is active. Its log goes to a file."""
 
@@ -81,14 +92,25 @@ class ServerProcess:
 
     def kill_child(self, name: str) -> None:
         """Kill a process of the server by its name, such as ``writer-0``. The server restarts it."""
-        lines = [
-            json.loads(line) for line in self._log.read_text(encoding="utf-8").splitlines() if line[:1] == "{"
-        ]
-        started = [
-            line["pid"] for line in lines if line["message"] == "process started" and line["process"] == name
-        ]
         with suppress(ProcessLookupError):
-            os.kill(started[-1], signal.SIGKILL)
+            os.kill(self._children()[name], signal.SIGKILL)
+
+    def processor_seconds(self) -> dict[str, float]:
+        """Return the processor time so far by kind of process: worker, writer, and server for a single process."""
+        started = {"server": self._process.pid} if self._process is not None else {}
+        if children := self._children():
+            started = children
+        found: dict[str, float] = {}
+        for name, pid in started.items():
+            kind = name.partition("-")[0]
+            found[kind] = found.get(kind, 0.0) + processor_seconds(pid)
+        return found
+
+    def _children(self) -> dict[str, int]:
+        """Return the process ids by name, as the log has them. A later line replaces an earlier one."""
+        lines = self._log.read_text(encoding="utf-8").splitlines()
+        read = [json.loads(line) for line in lines if line[:1] == "{"]
+        return {line["process"]: line["pid"] for line in read if line["message"] == "process started"}
 
     def stop(self) -> int:
         """Stop the server (SIGTERM) and return its exit code."""

@@ -140,11 +140,11 @@ def create_app(resources: ServerResources, options: AppOptions | None = None) ->
     # Slow reads must not delay readiness checks.
     app.state.readiness_threads = CapacityLimiter(4)
     app.state.streams = StreamPool(resources.limits.streams)
-    for module in ROUTE_MODULES:
-        app.include_router(module.router)
-    graph_routes = [
-        route for module in ROUTE_MODULES for route in module.router.routes if isinstance(route, APIRoute)
-    ]
+    # `include_router` would make a copy of every route, which takes 0.1 s of the first request. Nothing is added to
+    # the routes, so all applications of a process share them, and so do the processes of a server.
+    routes = [route for module in ROUTE_MODULES for route in module.router.routes]
+    app.router.routes.extend(routes)
+    graph_routes = [route for route in routes if isinstance(route, APIRoute)]
     app.router.middleware_stack = DirectRoutes(app.router.middleware_stack, graph_routes)
     app.add_exception_handler(OmnigraphError, _handle_error)
     app.add_exception_handler(HTTPException, _handle_http_error)

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +41,14 @@ if TYPE_CHECKING:
 # way would leave the outcome of the request unknown.
 _FOR_EVER: Final = 1e9
 _MEMORY: Final = "memory:"
+# Modules that the library imports at the first write. The parent imports them once for all processes: the first
+# mutation, load and merge of each writer would otherwise hold the interpreter for up to 0.4 s.
+_WRITE_MODULES: Final = (
+    "omnigraph.mutate.mutate",
+    "omnigraph.load.load",
+    "omnigraph.sources.splits",
+    "omnigraph.merge.prepare_merge",
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,8 @@ def serve_processes(
 ) -> int:
     """Serve with `workers` workers, and writers as many as graphs or workers. Returns the exit code."""
     writers = max(1, min(workers, len(graph_ids)))
+    for name in _WRITE_MODULES:
+        import_module(name)
     with private_temporary_folder(), tempfile.TemporaryDirectory(prefix="s") as folder:
         slots = create_slots(bound, Path(folder), graph_ids, workers, writers)
         usage = SharedUsage(Path(folder), len(slots.slots))
