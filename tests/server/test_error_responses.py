@@ -58,6 +58,7 @@ CASES: list[tuple[errors.OmnigraphError, int, dict[str, Any]]] = [
         412,
         {"precondition_failure": {"expected": "a", "actual": "b"}},
     ),
+    (errors.Cancelled("no", details={"reason": "r"}), 499, {"cancelled": {"reason": "r"}}),
     (errors.ResourceLimit("no", details={"rows": 1}), 413, {"code": "bad_request"}),
     (
         errors.ResourceLimit("no", details={"resource": "r", "limit": 1, "actual": 2}),
