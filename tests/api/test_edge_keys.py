@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO, StringIO
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -119,6 +121,18 @@ class TestIds:
 
         assert set(rows(graph)) == {'["ana","8"]', '["bo","7"]'}
 
+    def test_patch_and_delete_of_keyed_edges_find_them_by_key(self, graph: og.Graph) -> None:
+        graph.load([{"edge": "Rated", "from": "ana", "to": "7", "data": {"day": 1, "stars": 4}}], "append")
+        graph.load([placed("ana", "7", quantity=3), placed("ana", "8", quantity=4)], "append")
+
+        graph.load({"Placed": [{"from": "ana", "to": 7, "quantity": 9}]}, "patch")
+        graph.load(
+            {"Placed": [{"from": "ana", "to": 8}], "Rated": [{"from": "ana", "to": 7, "day": 1}]}, "delete"
+        )
+
+        assert rows(graph) == {PLACED_ID: ("ana", "7", 9)}
+        assert rows(graph, "Rated") == {}
+
     def test_get_of_keyed_edge_by_its_id_returns_it(self, graph: og.Graph) -> None:
         graph.load([placed("ana", "7", quantity=3)], "append")
 
@@ -208,3 +222,18 @@ class TestMappings:
 
         with pytest.raises(InvalidInput, match="'src' is also mapped by `from`"):
             graph.load({"Placed": pa.table({"who": ["ana"], "what": [7]})}, "merge", mapping=mapping)
+
+
+def test_concurrent_inserts_of_one_edge_key_keep_one_edge(tmp_path: Path) -> None:
+    uri = str(tmp_path / "graph")
+    og.init(uri, SCHEMA).load(NODES, "append")
+
+    def insert(number: int) -> None:
+        with og.open(uri) as opened:
+            opened.mutate(f'query q() {{ insert Placed {{ from: "ana", to: "7", quantity: {number} }} }}')
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(insert, range(6)))
+
+    with og.open(uri) as graph:
+        assert list(rows(graph)) == [PLACED_ID]
