@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import ConstraintViolation
+from omnigraph.errors import ConstraintViolation, InvalidInput
 from omnigraph.load import distributed
 
 if TYPE_CHECKING:
@@ -142,3 +142,37 @@ def test_load_with_rejects_table_appends_rows_with_the_id_of_the_commit(
         }
     finally:
         spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_load_of_dataframes_keeps_the_order_of_the_source_and_runs_jobs_together(
+    shop: og.LocalGraph, spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = "number long, name string, email string"
+    frames = {
+        "Customer": spark.createDataFrame([(1, "a", "m")], columns),
+        "node:Customer": spark.createDataFrame([(2, "b", "m"), (1, "c", None)], columns).coalesce(1),
+        "Order": spark.range(0, 40, 1, 4).selectExpr("id AS number", "CAST(id AS double) AS total"),
+        "Placed": spark.createDataFrame([("2", "3"), ("1", "39")], "`from` string, `to` string").coalesce(1),
+    }
+    receipt = shop.load(frames, rejects=str(tmp_path / "r.ndjson"))
+    assert (receipt.nodes, receipt.edges) == ({"Customer": 1, "Order": 40}, {"Placed": 1})
+    assert [(item["type"], item["id"], item["rule"]) for item in rejected(receipt)] == [
+        ("Customer", "2", "unique"),
+        ("Customer", "1", "unique"),
+        ("Placed", None, "endpoint"),
+    ]
+
+
+def test_load_of_failing_dataframe_raises_its_reason_first(shop: og.LocalGraph, spark: SparkSession) -> None:
+    from pyspark.sql.functions import udf
+
+    broken = spark.range(3).selectExpr("id AS number", "1.0D AS total")
+    day = udf(lambda _: [][1], "double")
+    before = shop.commits()[0].id
+    with pytest.raises(InvalidInput) as caught:
+        shop.load({"Order": broken.withColumn("total", day("number"))})
+    assert str(caught.value) == "a Spark task failed: IndexError: list index out of range"
+    assert caught.value.__cause__ is not None
+    with pytest.raises(InvalidInput, match=r"^the Spark job failed: Division by zero"):
+        shop.load({"Order": broken.selectExpr("number", "CAST(1 / (number - number) AS double) AS total")})
+    assert shop.commits()[0].id == before

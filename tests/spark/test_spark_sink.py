@@ -339,6 +339,54 @@ def test_stream_stopped_by_refused_batch_continues_in_merge_mode(feed: Feed) -> 
     assert (feed.people(), feed.commits()) == ({"a": 2, "b": 2}, 4)
 
 
+def test_stream_with_rejects_continues_and_writes_a_file_for_each_batch(feed: Feed) -> None:
+    folder = feed.folder / "rejects"
+    folder.mkdir()
+    feed.add("a", ("a", 1), ("old", 900))
+    feed.add("b", ("a", 2), ("b", 2))
+    feed.run(rejects=f"{folder}/")
+    assert (feed.people(), feed.commits()) == ({"a": 1, "b": 2}, 2)
+
+    def written() -> dict[str, list[tuple[str, str]]]:
+        rows = {path.name: map(json.loads, path.read_text().splitlines()) for path in folder.iterdir()}
+        return {name: [(item["id"], item["rule"]) for item in found] for name, found in rows.items()}
+
+    query = json.loads((feed.folder / "checkpoint" / "metadata").read_text())["id"]
+    expected = {f"rejects-{query}-0.ndjson": [("old", "range")], f"rejects-{query}-1.ndjson": [("a", "key")]}
+    assert written() == expected
+    # The driver is lost after the commit of the last batch: the batch is repeated, its rejects are not.
+    last = feed.folder / "checkpoint" / "commits" / "1"
+    last.unlink()
+    last.with_name(".1.crc").unlink()
+    feed.run(rejects=f"{folder}/")
+    assert (written(), feed.commits()) == (expected, 2)
+    feed.add("c", ("c", 3), ("d", 900), ("e", 900))
+    with pytest.raises(Exception, match="2 of 3 records rejected, more than max_rejects 50%"):
+        feed.run(rejects=f"{folder}/", maxRejects="50%")
+    assert written() == {**expected, f"rejects-{query}-2.ndjson": [("d", "range"), ("e", "range")]}
+    feed.run(rejects=f"{folder}/")
+    assert (feed.people()["c"], feed.commits(), len(written())) == (3, 3, 3)
+    with pytest.raises(Exception, match="the rejected rows of a stream need a folder"):
+        feed.run(rejects=f"{feed.folder}/one.ndjson", checkpoint="another")
+
+
+def test_spark_write_with_rejects_commits_the_other_rows(
+    graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = spark.createDataFrame([("x", 1), ("y", 900), ("x", 2)], "name string, age int").coalesce(1)
+    write = rows.write.format("omnigraph").options(uri=graph.uri, type="Person").mode("append")
+    with pytest.raises(Exception, match="2 of 3 records rejected, more than max_rejects 1"):
+        write.options(rejects=str(tmp_path / "r.ndjson"), maxRejects="1").save()
+    assert graph.get("Person", "x") is None
+    write.options(rejects=str(tmp_path / "r.ndjson"), maxRejects="2").save()
+    found = [json.loads(line) for line in (tmp_path / "r.ndjson").read_text().splitlines()]
+    assert [(item["id"], item["line"], item["rule"]) for item in found] == [
+        ("y", 2, "range"),
+        ("x", 3, "unique"),
+    ]
+    assert graph.get("Person", "x") is not None
+
+
 def test_stream_with_unsupported_options_is_refused(feed: Feed) -> None:
     feed.add("a", ("a", 1))
     with pytest.raises(Exception, match="unknown option 'idempotencykey'"):

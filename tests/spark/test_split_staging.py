@@ -121,6 +121,27 @@ def test_load_in_splits_equals_load_at_once(
     compared(shared, path, mode, rejecting=rejecting, split_bytes=split_bytes, run=backwards_and_twice)
 
 
+@pytest.mark.parametrize("split_bytes", [40, 10_000])
+def test_load_in_splits_with_rejects_leaves_out_edges_of_rejected_nodes(
+    shared: Repository, tmp_path: Path, split_bytes: int
+) -> None:
+    path = tmp_path / "in.jsonl"
+    people = [person("a", age=900), person("b", mail="m"), person("c", mail="m"), person("b"), person("d")]
+    edges = [knows("x", "a", "b"), knows("y", "b", "c"), knows("z", "b", "d"), knows("z", "d", "b")]
+    path.write_text(text_of([*people, *edges]), encoding="utf-8")
+    found = compared(shared, path, "append", rejecting=True, split_bytes=split_bytes)
+    assert found.outcome is not None
+    assert (found.outcome.nodes, found.outcome.edges) == ({"Person": 2}, {"Knows": 1})
+    assert [(item["line"], item["rule"]) for item in found.rejects] == [
+        (1, "range"),
+        (3, "unique"),
+        (4, "unique"),
+        (6, "endpoint"),
+        (7, "endpoint"),
+        (9, "unique"),
+    ]
+
+
 def test_load_in_splits_keeps_the_last_record_of_an_id(shared: Repository, tmp_path: Path) -> None:
     edges = [
         knows("new", "p0", "p1"),

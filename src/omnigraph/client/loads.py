@@ -7,15 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from omnigraph.api.results.loads import LoadReceipt
-from omnigraph.api.results.rejects import RejectTarget
 from omnigraph.client.request_errors import unexpected_response
 from omnigraph.client.server_decisions import refuse_spark
 from omnigraph.client.transport import Transport, decoding
 from omnigraph.errors import InvalidInput, OmnigraphError
 from omnigraph.load.load_request import LoadRequest
 from omnigraph.load.reject_log import RejectLog
+from omnigraph.load.reject_target import RejectTarget
 from omnigraph.protocol.codec import decode, decode_error, decode_snapshot
 from omnigraph.protocol.upload_lines import read_lines
+from omnigraph.spark.engine.reject_table import append_to_table
 
 if TYPE_CHECKING:
     import httpx
@@ -103,7 +104,7 @@ def _read_rejects(response: httpx.Response, request: LoadRequest, options: Stora
     """
     assert request.rejects is not None
     with RejectLog() as log:
-        target = RejectTarget(request.rejects, log, options, request.spark)
+        target = RejectTarget(request.rejects, log, options, append_to_table(request.spark))
         for line in _lines(response, request.idempotency_key):
             if isinstance(line, LoadReceipt | OmnigraphError):
                 return _write_rejects(target, line)

@@ -157,7 +157,7 @@ class DistributedLoad:
         except OmnigraphError as error:
             self._roll_back(error)
             raise
-        if result.unchanged or options.dry_run:
+        if result.unchanged or (options.dry_run and options.quarantine is not None):
             with suppress(OmnigraphError):
                 # Garbage collection removes rows that cannot be deleted now.
                 delete_written_rows(staged.job, staged.reports)

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.table_lookup import find_table
-from omnigraph.errors import Conflict, NotFound, OmnigraphError
+from omnigraph.errors import Conflict, InvalidInput, NotFound, OmnigraphError
 from omnigraph.graph.branch_lookup import has_branch
 from omnigraph.graph.publish import PublishReceipt
 from omnigraph.graph.recovery.intents import Intent, Intents, lease_intent
@@ -32,6 +32,10 @@ from omnigraph.load.distributed import (
     delete_written_rows,
     load_job,
 )
+from omnigraph.load.quarantine import Quarantine
+from omnigraph.load.reject_limit import RejectLimit
+from omnigraph.load.reject_log import RejectLog
+from omnigraph.load.reject_target import TABLE_PREFIX, RejectTarget, check_rejects, is_folder
 from omnigraph.load.sink_options import SinkOptions
 from omnigraph.load.split_staging import LoadJob, SplitReport, stage_partition
 from omnigraph.load.spool import LoadLimits
@@ -60,10 +64,45 @@ class SinkPart:
 
 
 @dataclass(frozen=True)
+class SinkRejects:
+    """The target of the rejected rows of a sink. `name` is part of the name of the file of a stream's batch."""
+
+    target: str
+    limit: RejectLimit | None = None
+    name: str | None = None
+
+    @classmethod
+    def of(cls, options: SinkOptions) -> SinkRejects | None:
+        """Return the target that the options name, if any."""
+        if options.rejects is None:
+            if options.max_rejects is not None:
+                raise InvalidInput("the option 'maxRejects' needs the option 'rejects'")
+            return None
+        if options.rejects.startswith(TABLE_PREFIX):
+            raise InvalidInput(
+                "the data source writes rejected rows to files",
+                hint="the option 'rejects' is a file or a folder; Graph.load also writes tables",
+            )
+        check_rejects(options.rejects)
+        limit = None if options.max_rejects is None else RejectLimit.parse(options.max_rejects)
+        return cls(options.rejects, limit)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether every write has a file of its own."""
+        return is_folder(self.target)
+
+    def open(self, log: RejectLog, job: LoadJob) -> RejectTarget:
+        """Return the target for the rows of a log."""
+        return RejectTarget(self.target, log, job.scratch.options, name=self.name)
+
+
+@dataclass(frozen=True)
 class Sink:
     """A write in progress. Instances can be pickled, and each method may run in another process.
 
-    Indexes are built when there are at least `min_indexed_rows` rows.
+    Indexes are built when there are at least `min_indexed_rows` rows. With `rejects`, rows that are invalid or
+    break a constraint are left out.
     """
 
     job: LoadJob
@@ -72,6 +111,7 @@ class Sink:
     branch: str
     request: WriteRequest
     min_indexed_rows: int = 0
+    rejects: SinkRejects | None = None
 
     def stage(self, number: int, batches: Iterable[pa.RecordBatch]) -> SinkPart:
         """Check and write the rows of one part. Errors are in the part, and `commit` raises them.
@@ -90,14 +130,22 @@ class Sink:
             stage=lambda job: self._reports(job, parts),
             run=_build_indexes if _count_rows(parts) >= self.min_indexed_rows else _skip_indexes,
         )
-        options = DistributedLoadOptions(
-            self.mode, self.job.durability, named=[self.key], ingress=self.job.ingress
-        )
-        with closing(self._open()) as repository:
+        with closing(self._open()) as repository, RejectLog() as log:
+            target = None if self.rejects is None else self.rejects.open(log, self.job)
+            options = DistributedLoadOptions(
+                self.mode,
+                self.job.durability,
+                named=[self.key],
+                ingress=self.job.ingress,
+                quarantine=None if self.rejects is None else Quarantine(log, self.rejects.limit),
+            )
             try:
                 with DistributedLoad(tasks, self.job.scratch, self.job.catalog, options) as load:
-                    done, _ = repository.write(self.branch, self.request, load.prepare)
+                    prepare = load.prepare if target is None else target.writing(load.prepare)
+                    done, _ = repository.write(self.branch, self.request, prepare)
             except OmnigraphError as error:
+                if target is not None:
+                    target.write_refused(error)
                 self._roll_back(repository, parts, error)
                 raise
             if done is not None and done.replayed:
@@ -174,8 +222,11 @@ class SinkStream:
     def _batch(self, stream: str, batch: int) -> Sink:
         intent_id = self._intent_id(stream, batch)
         sink = self.sink
+        rejects = sink.rejects
         return replace(
             sink,
+            # Every attempt at a batch writes the same file.
+            rejects=None if rejects is None else replace(rejects, name=f"{stream}-{batch}"),
             job=replace(sink.job, scratch=replace(sink.job.scratch, folder=f"{PREFIX}{intent_id}")),
             request=replace(
                 sink.request, idempotency_key=f"stream {stream} batch {batch}", intent_id=intent_id
@@ -210,7 +261,7 @@ def open_sink(options: SinkOptions, names: Sequence[str]) -> Sink:
 def open_stream(options: SinkOptions, names: Sequence[str]) -> SinkStream:
     """Open a stream of rows with columns of these names. No intent is stored yet."""
     with closing(Repository.open(options.uri, options=options.storage)) as repository:
-        key = _prepare_branch(repository, options, names)
+        key = _prepare_branch(repository, options, names, is_stream=True)
         # Stream and number identify a batch: a batch that failed may be repeated with other rows.
         request = WriteRequest(
             "load", actor=options.actor, message=options.message, request="stream", bulk=True
@@ -219,8 +270,16 @@ def open_stream(options: SinkOptions, names: Sequence[str]) -> SinkStream:
         return SinkStream(_sink(repository, options, key, request, _MIN_INDEXED_ROWS), intent)
 
 
-def _prepare_branch(repository: Repository, options: SinkOptions, names: Sequence[str]) -> str:
-    """Check the columns, create the branch if it is missing, and return the key of the table."""
+def _prepare_branch(
+    repository: Repository, options: SinkOptions, names: Sequence[str], *, is_stream: bool = False
+) -> str:
+    """Check the options and columns, create the branch if it is missing, and return the key of the table."""
+    rejects = SinkRejects.of(options)
+    if is_stream and rejects is not None and not rejects.is_folder:
+        raise InvalidInput(
+            f"the rejected rows of a stream need a folder, got '{rejects.target}'",
+            hint="each batch writes a file of its own; end an address with a slash",
+        )
     missing = not has_branch(repository.manifest, options.branch)
     if missing and options.create_from is None:
         raise NotFound(
@@ -265,5 +324,12 @@ def _sink(
 ) -> Sink:
     scratch = ScratchFolder(options.uri, dict(options.storage))
     ingress = BlobIngress(options.external_blobs, dict(options.storage))
-    job = load_job(repository.snapshot(options.branch), scratch, repository.durability, ingress=ingress)
-    return Sink(job, key, options.mode, options.branch, request, min_indexed_rows)
+    rejects = SinkRejects.of(options)
+    job = load_job(
+        repository.snapshot(options.branch),
+        scratch,
+        repository.durability,
+        keep_rejects=rejects is not None,
+        ingress=ingress,
+    )
+    return Sink(job, key, options.mode, options.branch, request, min_indexed_rows, rejects)

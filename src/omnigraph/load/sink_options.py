@@ -24,3 +24,5 @@ class SinkOptions:
     if_commit: str | None = None
     idempotency_key: str | None = None
     external_blobs: ExternalBlobPolicy = field(default_factory=ExternalBlobPolicy)
+    rejects: str | None = None
+    max_rejects: str | None = None

@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING
 from omnigraph.api.results.commits import Commit
 from omnigraph.api.results.loads import LoadReceipt
 from omnigraph.api.results.receipts import by_type_name
-from omnigraph.api.results.rejects import RejectTarget
 from omnigraph.engine.engine_choice import wants_spark
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.load.load_request import LoadRequest
 from omnigraph.load.reject_limit import RejectLimit
 from omnigraph.load.reject_log import RejectLog
+from omnigraph.load.reject_target import RejectTarget
 from omnigraph.sources.input_warnings import WarningCollector
+from omnigraph.spark.engine.reject_table import append_to_table
 
 if TYPE_CHECKING:
     from omnigraph.api.local.authorizer import Authorizer
     from omnigraph.graph.publish import PublishReceipt
     from omnigraph.graph.repository import Repository
-    from omnigraph.graph.transaction import Transaction
-    from omnigraph.graph.write_plan import Prepared
-    from omnigraph.graph.write_request import Prepare, WriteRequest, WriteResult
+    from omnigraph.graph.write_request import WriteRequest, WriteResult
     from omnigraph.load.load import LoadResult
     from omnigraph.load.quarantine import Quarantine
 
@@ -54,7 +53,9 @@ def run_load(repository: Repository, request: LoadRequest, authorizer: Authorize
     with RejectLog() as log:
         target = None
         if request.rejects is not None:
-            target = RejectTarget(request.rejects, log, repository.objects.options, request.spark)
+            target = RejectTarget(
+                request.rejects, log, repository.objects.options, append_to_table(request.spark)
+            )
         try:
             if on_spark:
                 receipt, prepared = _load_on_spark(repository, request, target)
@@ -62,7 +63,8 @@ def run_load(repository: Repository, request: LoadRequest, authorizer: Authorize
                 receipt, prepared = _load_locally(repository, request, target, warnings)
         except OmnigraphError as error:
             if target is not None:
-                _write_refused(target, error)
+                target.write_refused(error)
+                target.deliver()
             raise
         result = LoadResult() if prepared is None else prepared
         rejected_by_rule = {} if target is None or prepared is None else log.counts
@@ -94,17 +96,6 @@ def run_load(repository: Repository, request: LoadRequest, authorizer: Authorize
     )
 
 
-def _write_refused(target: RejectTarget, error: OmnigraphError) -> None:
-    """Write the rejected records of a load that failed, which may say why."""
-    try:
-        target.write_failed()
-    except OmnigraphError as failure:
-        error.add_note(f"the rejected records could not be written: {failure.message}")
-    if target.location is not None:
-        error.details.setdefault("rejects", target.location)
-    target.deliver()
-
-
 def _deliver(target: RejectTarget, receipt: PublishReceipt | None) -> None:
     try:
         target.deliver()
@@ -112,20 +103,6 @@ def _deliver(target: RejectTarget, receipt: PublishReceipt | None) -> None:
         outcome = "nothing is committed" if receipt is None else f"the load is commit {receipt.commit.id}"
         error.add_note(outcome)
         raise
-
-
-def _writing_rejects(prepare: Prepare[LoadResult], target: RejectTarget | None) -> Prepare[LoadResult]:
-    """Return a preparation that also writes the rejected records, before its commit is published."""
-    if target is None:
-        return prepare
-
-    def prepare_and_write(transaction: Transaction) -> Prepared[LoadResult]:
-        target.begin(transaction.commit_id)
-        prepared = prepare(transaction)
-        target.write()
-        return prepared
-
-    return prepare_and_write
 
 
 def _quarantine(request: LoadRequest, target: RejectTarget | None) -> Quarantine | None:
@@ -183,7 +160,7 @@ def _load_locally(
             dry_run=request.dry_run,
             quarantine=quarantine,
         )
-        return repository.write(request.base, write, _writing_rejects(prepare, target))
+        return repository.write(request.base, write, prepare if target is None else target.writing(prepare))
 
 
 def _load_on_spark(
@@ -200,7 +177,7 @@ def _load_on_spark(
     )
     write = _write_request(request, content, bulk=True)
     quarantine = _quarantine(request, target)
-    return load_on_spark(repository, request, write, quarantine, lambda work: _writing_rejects(work, target))
+    return load_on_spark(repository, request, write, quarantine, None if target is None else target.writing)
 
 
 def _chooses_spark(repository: Repository, request: LoadRequest, size: int | None) -> bool:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from omnigraph.api.results.commits import Commit
-from omnigraph.api.results.rejects import check_rejects
 from omnigraph.engine.engine_choice import check_engine
 from omnigraph.errors import InvalidInput
 from omnigraph.load.load_request import LoadRequest
 from omnigraph.load.reject_limit import RejectLimit
+from omnigraph.load.reject_target import check_rejects
 from omnigraph.rules.load_mode import LOAD_MODES, LoadMode
 from omnigraph.sources.input_warnings import InputWarnings
 

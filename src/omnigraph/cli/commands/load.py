@@ -164,7 +164,7 @@ def load(
     `--mode overwrite` on a graph that is not local needs confirmation: --yes, or an answer on a terminal.
     """
     target = resolve_target(ctx, uri)
-    from omnigraph.api.results.rejects import check_rejects
+    from omnigraph.load.reject_target import check_rejects
 
     refuse_local_options(ctx, target)
     source = _read_source(data or [], mapped=mapping is not None)

@@ -16,7 +16,7 @@ STORAGE_PREFIX: Final = "storage."
 # Spark passes the argument of `load` and `save` as `path`.
 _GRAPH: Final = ("uri", "path", "type", "branch")
 READ_OPTIONS: Final = (*_GRAPH, "commit", "snapshot", "timestamp", "columns", "where", "rowsPerPartition")
-_WRITE: Final = (*_GRAPH, "createFrom", "mode", "message", "actor", "externalBlobs")
+_WRITE: Final = (*_GRAPH, "createFrom", "mode", "message", "actor", "externalBlobs", "rejects", "maxRejects")
 WRITE_OPTIONS: Final = (*_WRITE, "ifCommit", "idempotencyKey")
 # Spark passes its own last two options on.
 STREAM_OPTIONS: Final = (*_WRITE, "checkpointLocation", "queryName")
@@ -128,6 +128,8 @@ def _write_options(values: Mapping[str, str], mode: WriteMode) -> SinkOptions:
         if_commit=values.get("ifcommit"),
         idempotency_key=values.get("idempotencykey"),
         external_blobs=_external_blobs(values.get("externalblobs", "")),
+        rejects=values.get("rejects"),
+        max_rejects=values.get("maxrejects"),
     )
 
 

@@ -29,5 +29,7 @@ def _with_violations(error: ConstraintViolation) -> ConstraintViolation:
         return error
     shown = [f"  {item['message']}" for item in error.violations[:_MAX_VIOLATIONS]]
     more = [f"  and {total - len(shown)} more"] if total > len(shown) else []
-    message = "\n".join([f"{total} violations:", *shown, *more])
+    # The reason of a load with too many rejected rows is not one of its violations.
+    first = f"{error.reason}:" if "max_rejects" in error.details else f"{total} violations:"
+    message = "\n".join([first, *shown, *more])
     return ConstraintViolation(message, error.violations, details=error.details, hint=error.hint)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from omnigraph.errors import InvalidInput
 
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
     from omnigraph.sources.mapping.type_mapping import TypeMapping
     from omnigraph.store.storage_options import StorageOptions
 
+T = TypeVar("T")
 _TABLE = "table:"
+# Jobs that stage DataFrames at the same time. Each of them can use all cores, so more would not be faster.
+_MAX_JOBS = 4
+# Split numbers are above the bits of the position in a split, in a signed integer of 64 bits.
+MAX_SPLITS = (1 << 23) - 1
 
 
 def is_frame(source: Any) -> bool:
@@ -43,7 +49,7 @@ def load_on_spark(
     request: LoadRequest,
     write: WriteRequest,
     quarantine: Quarantine | None,
-    wrap: Callable[[Prepare[LoadResult]], Prepare[LoadResult]],
+    wrap: Callable[[Prepare[LoadResult]], Prepare[LoadResult]] | None = None,
 ) -> WriteResult[LoadResult]:
     """Read, check and write a source in tasks, and commit it once.
 
@@ -77,13 +83,16 @@ def load_on_spark(
     )
     scratch = ScratchFolder(repository.location.uri, options)
     with DistributedLoad(tasks, scratch, catalog, load_options) as load:
-        return repository.write(request.base, write, wrap(load.prepare))
+        return repository.write(request.base, write, load.prepare if wrap is None else wrap(load.prepare))
 
 
 def _stage(
     request: LoadRequest, catalog: Catalog, options: StorageOptions, run: RunTasks, spark: Any
 ) -> Stage:
-    """Return a function that stages the source: all files at once, then one DataFrame after the other."""
+    """Return a function that stages the source: all files as one job, and each DataFrame as a job of its own.
+
+    Jobs run at the same time, so that the last tasks of one job do not leave the cluster idle.
+    """
     from omnigraph.catalog.table_lookup import find_table
     from omnigraph.load.distributed import staged_splits
     from omnigraph.sources.splits import plan_splits
@@ -103,23 +112,58 @@ def _stage(
     splits = plan_splits(files, catalog, options, mapping=mapping, csv_null=request.csv_null) if files else []
 
     def stage(job: LoadJob) -> list[SplitReport]:
-        reports = staged_splits(run, splits)(job)
-        for key, frame in frames:
+        # The numbers of splits order the records of the input, so each DataFrame has a range of its own.
+        first, width = frame_ranges(len(splits), len(frames))
+        jobs: list[Callable[[], list[SplitReport]]] = [lambda: staged_splits(run, splits)(job)]
+        for number, (key, frame) in enumerate(frames):
             own = None if mapping is None else mapping.types.get(key)
-            first = 1 + max((report.split.number for report in reports), default=-1)
-            reports += _stage_frame(job, key, frame, first, own)
-        return reports
+            jobs.append(partial(_stage_frame, job, key, frame, first + number * width, width, own))
+        return [report for reports in run_jobs(jobs) for report in reports]
 
     return stage
 
 
+def frame_ranges(splits: int, frames: int) -> tuple[int, int]:
+    """Return the first split number of the first DataFrame, and the length of the range of each DataFrame.
+
+    >>> frame_ranges(3, 2)
+    (2796202, 2796202)
+    """
+    width = MAX_SPLITS // (frames + 1)
+    if splits > width:
+        width = (MAX_SPLITS - splits) // max(1, frames)
+        return splits, width
+    return width, width
+
+
+def run_jobs(jobs: Sequence[Callable[[], T]]) -> list[T]:
+    """Run some Spark jobs at the same time, from threads, and return their results in order.
+
+    The error of the first job that failed is raised when all have ended.
+    """
+    from omnigraph.store.request_counts import propagate_context
+
+    if len(jobs) == 1:
+        return [jobs[0]()]
+    with ThreadPoolExecutor(min(_MAX_JOBS, len(jobs)), thread_name_prefix="omnigraph-spark") as pool:
+        return list(pool.map(propagate_context(_call), jobs))
+
+
+def _call(job: Callable[[], T]) -> T:
+    return job()
+
+
 def _stage_frame(
-    job: LoadJob, key: str, frame: Any, first: int, mapping: TypeMapping | None
+    job: LoadJob, key: str, frame: Any, first: int, width: int, mapping: TypeMapping | None
 ) -> list[SplitReport]:
     from omnigraph.load.split_staging import stage_partition
     from omnigraph.spark.engine.tasks import run_partitions
 
     def stage(number: int, batches: Iterator[Any]) -> SplitReport:
+        if number >= width:
+            raise InvalidInput(
+                f"the DataFrame of {key} has more than {width:,} partitions", hint="coalesce its partitions"
+            )
         return stage_partition(job, key, f"DataFrame of {key}", first + number, batches, mapping)
 
     found: list[SplitReport] = run_partitions(frame, stage)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from omnigraph.engine.engine_choice import RunTasks
-from omnigraph.errors import InvalidInput
+from omnigraph.spark.engine.task_errors import raise_task_errors
 from omnigraph.spark.session import session_for
 
 if TYPE_CHECKING:
@@ -52,18 +52,9 @@ def run_partitions(frame: DataFrame, work: Callable[[int, Iterator[pa.RecordBatc
 
 
 def _results(frame: DataFrame) -> dict[int, Any]:
-    from pyspark.errors import PySparkException
-
-    try:
+    with raise_task_errors():
         # The results are reports of the tasks, never the rows that they processed.
         rows = frame.collect()
-    except PySparkException as error:
-        if "No module named 'omnigraph'" not in str(error):
-            raise
-        raise InvalidInput(
-            "the Python of the Spark workers does not have omnigraph installed",
-            hint="install it there, or set PYSPARK_PYTHON before the session starts",
-        ) from error
     return {row["n"]: pickle.loads(bytes(row["result"])) for row in rows}
 
 
