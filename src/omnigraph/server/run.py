@@ -23,7 +23,7 @@ from omnigraph.server.http.cors import VARIABLE as CORS_VARIABLE
 from omnigraph.server.http.cors import parse_origins
 from omnigraph.server.http.origins import is_loopback
 from omnigraph.server.http.rate_limits import RateLimiter
-from omnigraph.server.interpreter import tune_interpreter
+from omnigraph.server.interpreter import freeze_heap, tune_interpreter
 from omnigraph.server.limits import ServerLimits, read_limits
 from omnigraph.server.logs import LOGGER, log_to_stderr
 from omnigraph.server.metrics_endpoint import read_metrics_access
@@ -238,6 +238,7 @@ def listening(host: str, port: int, *, is_shared: bool = False) -> Iterator[sock
 def run(app: FastAPI, bound: socket.socket) -> None:
     """Serve an application on a socket until a signal arrives."""
     tune_interpreter()
+    freeze_heap()
     create_server(app).run([bound])
 
 

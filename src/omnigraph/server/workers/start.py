@@ -17,7 +17,7 @@ from omnigraph.server.app import AppOptions, create_app
 from omnigraph.server.graceful_shutdown import print_address
 from omnigraph.server.hosted_graphs import ServerResources
 from omnigraph.server.http.authentication import TokenRegistry
-from omnigraph.server.interpreter import tune_interpreter
+from omnigraph.server.interpreter import freeze_heap, tune_interpreter
 from omnigraph.server.limits import ServerLimits
 from omnigraph.server.logs import LOGGER, name_process
 from omnigraph.server.reload import Reloader
@@ -172,6 +172,7 @@ def _run_process(
                             "graph quarantined", extra={"fields": {"graph_id": id_, "reason": reason}}
                         )
             warm(resources)
+            freeze_heap()
             ProcessServer(app, served, slot, channel).run([slot.listener])
         finally:
             resources.close()
