@@ -120,9 +120,10 @@ def test_table_read_partitions_group_neighbours_up_to_the_row_limit(tmp_path: Pa
     for count in (4, 4, 1, 20, 3):
         made.load({"N": [{"name": f"{count}-{made.commits()[0].id}-{n}"} for n in range(count)]})
     read = plan_table_read({"uri": made.uri, "type": "N", "rowsPerPartition": "8"})
-    assert [len(part) for part in read.partitions()] == [2, 1, 1, 1]
-    everything = [name for part in read.partitions() for name in part]
-    assert len(everything) == len(set(everything)) == 5
+    parts = read.partitions()
+    assert [part.fragments for part in parts] == [(0, 1), (2,), (4,), (3,), (3,), (3,)]
+    # The fragment with 20 rows is split.
+    assert [(part.offset, part.limit) for part in parts[3:]] == [(0, 8), (8, 8), (16, 8)]
     assert read_all(read).num_rows == 32
 
 

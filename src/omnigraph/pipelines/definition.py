@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 FileFormat: TypeAlias = Literal["csv", "json", "ndjson", "parquet", "orc", "arrow"]
-TargetMode: TypeAlias = Literal["append", "merge", "overwrite"]
+TargetMode: TypeAlias = Literal["append", "merge", "patch", "delete", "overwrite"]
 FailedRows: TypeAlias = Literal["fail", "quarantine", "drop"]
 
 
@@ -134,13 +134,19 @@ class NodeTarget(Section):
     dedup: Dedup | None = None
     expect: dict[str, str] = {}
     on_fail: FailedRows = "fail"
+    delete_when: str | None = None
+    order_by: str | None = None
 
 
 class EdgeTarget(NodeTarget):
-    """The rows of an edge type. `src` and `dst` are the columns with the keys of the end points."""
+    """The rows of an edge type. `src` and `dst` are the columns with the keys of the end points.
+
+    `on_orphan` is what happens to an edge without its nodes; default: the same as to other failed rows.
+    """
 
     src: str | list[str] = "src"
     dst: str | list[str] = "dst"
+    on_orphan: Literal["fail", "quarantine"] | None = None
 
 
 class Quarantine(Section):

@@ -261,10 +261,37 @@ def _check_targets(document: Document, definition: Definition) -> None:
                     (*path, "from"),
                     f"unknown source or view '{target.from_}'{did_you_mean(target.from_, known)}",
                 )
-            if target.on_fail == "quarantine" and definition.quarantine is None:
-                raise document.error((*path, "on_fail"), "the file has no `quarantine`")
+            for key in ("on_fail", "on_orphan"):
+                if getattr(target, key, None) == "quarantine" and definition.quarantine is None:
+                    raise document.error((*path, key), "the file has no `quarantine`")
             for rule, condition in target.expect.items():
                 _check_condition(document, (*path, "expect", rule), condition)
+            if target.delete_when is not None:
+                _check_condition(document, (*path, "delete_when"), target.delete_when)
+            _check_mode(document, path, target)
+    _check_mixed_modes(document, definition)
+
+
+def _check_mode(document: Document, path: KeyPath, target: NodeTarget) -> None:
+    if target.mode in ("append", "overwrite") and target.delete_when is not None:
+        raise document.error((*path, "delete_when"), f"the mode {target.mode} deletes no single rows")
+    if target.order_by is not None and target.dedup is not None:
+        raise document.error((*path, "order_by"), "use one of `order_by` and `dedup`")
+
+
+def _check_mixed_modes(document: Document, definition: Definition) -> None:
+    """Check that one load can have all modes: append and overwrite apply to a whole load."""
+    first: tuple[str, str] | None = None
+    for kind in ("nodes", "edges"):
+        for name, target in getattr(definition, kind).items():
+            group = target.mode if target.mode in ("append", "overwrite") else "merge"
+            if first is not None and group != first[0]:
+                raise document.error(
+                    (kind, name, "mode"),
+                    f"a run is one load, which cannot {target.mode} this type and {first[1]}",
+                    hint="use merge, patch or delete, or another file",
+                )
+            first = first or (group, f"{target.mode} '{name}'")
 
 
 def _check_condition(document: Document, path: KeyPath, text: str) -> None:

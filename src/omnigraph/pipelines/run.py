@@ -7,7 +7,6 @@ that start from one state cannot both be merged: the second gets `Conflict`.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ from omnigraph.api import entry
 from omnigraph.api.local.local_graph import LocalGraph
 from omnigraph.api.results.loads import LoadReceipt
 from omnigraph.catalog.table_lookup import find_table
-from omnigraph.errors import ConstraintViolation, InvalidInput, NotFound, OmnigraphError
+from omnigraph.errors import ConstraintViolation, NotFound, OmnigraphError
 from omnigraph.graph.pipeline_runs import PipelineRun
 from omnigraph.load.load_request import LoadRequest
 from omnigraph.pipelines.audits import run_audits
@@ -31,14 +30,11 @@ from omnigraph.pipelines.inputs import GetSession, SourceInput, find_input
 from omnigraph.pipelines.pipeline_file import Pipeline
 from omnigraph.pipelines.reports import RunReport
 from omnigraph.pipelines.run_record import RunRecord
-from omnigraph.pipelines.target_rows import RunFrames, TargetRows, translated_errors
-from omnigraph.store.objects.object_store import ObjectStore, Writable
-from omnigraph.store.storage_options import resolve_options
+from omnigraph.pipelines.target_rows import RunFrames, TargetRows, combine_targets, translated_errors
 
 if TYPE_CHECKING:
     from omnigraph.catalog.catalog import Table
     from omnigraph.graph.progress import Progress
-    from omnigraph.rules.load_mode import LoadMode
 
 
 @dataclass(frozen=True)
@@ -165,10 +161,12 @@ def load_request(
     options: RunOptions, frames: RunFrames, targets: Sequence[TargetRows], branch: str
 ) -> LoadRequest:
     """Return the load of all targets."""
+    rows = combine_targets(targets)
     return LoadRequest(
-        {item.table.key: item.frame for item in targets},
-        load_mode(targets),
+        rows.frames,
+        rows.mode,
         branch,
+        op_column=rows.op_column,
         engine="spark",
         spark=frames.spark,
         actor=options.actor,
@@ -268,19 +266,18 @@ class _Run:
         self._frames.build_views()
         targets = list(self._frames.targets(self._graph.runs.catalog(self._branch), self._folder))
         failed = Counter({item.table.name: item.counts.failed for item in targets if item.counts is not None})
-        with ExitStack() as stack:
-            rejects = self._open_rejects(stack)
-            with translated_errors(pipeline, ()):
-                receipt = self._graph.load_run(
-                    replace(
-                        load_request(self._options, self._frames, targets, self._branch),
-                        rejects=None if rejects is None else rejects.add,
-                        message=self._message("rows"),
-                        run=self._run,
-                    )
+        with translated_errors(pipeline, ()):
+            receipt = self._graph.load_run(
+                replace(
+                    load_request(self._options, self._frames, targets, self._branch),
+                    rejects=self._rejects_folder(),
+                    message=self._message("rows"),
+                    run=self._run,
                 )
-        if rejects is not None:
-            failed += rejects.counts
+            )
+        for name, rules in receipt.rejected_by_rule.items():
+            failed[name] += sum(rules.values())
+        self._check_rejected(targets, receipt)
         self._check_limit(sum(failed.values()), receipt.total)
         return RunReport(
             pipeline.name,
@@ -303,9 +300,33 @@ class _Run:
     def _folder(self, _: Table) -> str | None:
         return self._quarantine_folder()
 
-    def _open_rejects(self, stack: ExitStack) -> RejectFile | None:
+    def _rejects_folder(self) -> str | None:
+        """Return the folder for rows that break a rule of the schema, None if they fail the run."""
         folder = self._quarantine_folder()
-        return None if folder is None else RejectFile(folder, stack)
+        if folder is None:
+            return None
+        if "://" not in folder:
+            Path(folder).parent.mkdir(parents=True, exist_ok=True)
+        return f"{folder}/"
+
+    def _check_rejected(self, targets: Sequence[TargetRows], receipt: LoadReceipt) -> None:
+        """Raise `ConstraintViolation` if a rule rejected rows of a target that does not quarantine them.
+
+        The rows are on the review branch only, which is deleted.
+        """
+        for item in targets:
+            rules = dict(receipt.rejected_by_rule.get(item.table.name, {}))
+            orphans = getattr(item.target, "on_orphan", None) or item.target.on_fail
+            if orphans == "quarantine":
+                rules.pop("endpoint", None)
+            if item.target.on_fail == "fail" and rules:
+                listed = ", ".join(f"{count:,} by {rule}" for rule, count in sorted(rules.items()))
+                message = f"rows of '{item.table.name}' were rejected: {listed}"
+                raise ConstraintViolation(
+                    message,
+                    [{"rule": rule, "message": message, "type": item.table.name} for rule in sorted(rules)],
+                    hint=f"see {receipt.rejects}, or set `on_fail: quarantine`",
+                )
 
     def _check_limit(self, failed: int, loaded: int) -> None:
         """Raise `ConstraintViolation` if more rows failed than the quarantine accepts."""
@@ -324,30 +345,3 @@ class _Run:
                 [{"rule": "quarantine", "message": message}],
                 hint=f"see {self._quarantine_folder()}; nothing was loaded",
             )
-
-
-class RejectFile:
-    """The file of rows that a rule of the schema rejected. It is created for the first row."""
-
-    def __init__(self, folder: str, stack: ExitStack) -> None:
-        self.counts: Counter[str] = Counter()
-        self._folder = folder
-        self._stack = stack
-        self._file: Writable | None = None
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        """Write a rejected row."""
-        if self._file is None:
-            store = ObjectStore.open(self._folder, resolve_options(None))
-            self._file = self._stack.enter_context(store.open_write("rejects.ndjson"))
-        type_name = str(record.get("type") or str(record.get("source", "")).rpartition(":")[2])
-        self.counts[type_name] += 1
-        self._file.write((json.dumps(record, ensure_ascii=False, default=str) + "\n").encode())
-
-
-def load_mode(targets: Sequence[TargetRows]) -> LoadMode:
-    """Return the mode of a load, which is one for all targets."""
-    modes = {item.target.mode for item in targets}
-    if len(modes) > 1:
-        raise InvalidInput("all targets must have the same mode")
-    return modes.pop() if modes else "merge"

@@ -60,6 +60,23 @@ def map_columns(
     return mapping
 
 
+def key_columns(catalog: Catalog, table: Table, target: NodeTarget) -> list[str]:
+    """Return the columns with the key of a target's rows. Raises `InvalidInput` for a type without a key."""
+    if isinstance(target, EdgeTarget):
+        edge = catalog.schema.edge(table.name)
+        key = None if edge is None else edge.key
+    else:
+        node = catalog.schema.node(table.name)
+        key = None if node is None else node.key
+    if key is None:
+        raise InvalidInput(
+            f"{table.kind} type '{table.name}' has no key to order rows by", hint="use `dedup` with `keys`"
+        )
+    ends = {"src": target.src, "dst": target.dst} if isinstance(target, EdgeTarget) else {}
+    names = [_names(ends[name]) if name in ends else [target.columns.get(name, name)] for name in key]
+    return [column for group in names for column in group]
+
+
 def _map_ends(
     catalog: Catalog, table: Table, target: EdgeTarget, columns: Mapping[str, str]
 ) -> dict[str, Any]:

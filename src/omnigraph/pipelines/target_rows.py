@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.catalog.columns import spark_type
 from omnigraph.catalog.table_lookup import find_table
 from omnigraph.errors import ConstraintViolation, InvalidInput, OmnigraphError
 from omnigraph.pipelines.definition import NodeTarget
 from omnigraph.pipelines.inputs import SourceInput
 from omnigraph.pipelines.pipeline_file import Pipeline
-from omnigraph.pipelines.target_mapping import map_columns
+from omnigraph.pipelines.target_mapping import key_columns, map_columns
 from omnigraph.store.storage_options import resolve_options
 
 if TYPE_CHECKING:
     from omnigraph.catalog.catalog import Catalog, Table
+    from omnigraph.rules.load_mode import LoadMode
     from omnigraph.sources.mapping.document import KeyPath
     from omnigraph.spark.pipelines.target_frames import RowCounts
 
@@ -120,7 +122,52 @@ class RunFrames:
             frame = passing_rows(marked)
         if target.dedup is not None:
             frame = deduplicate(frame, target.dedup.keys, target.dedup.latest_by)
+        if target.order_by is not None:
+            frame = deduplicate(frame, key_columns(catalog, table, target), target.order_by)
         return TargetRows(table, target, path, mapping, columns, frame, counts)
+
+
+@dataclass(frozen=True)
+class LoadedRows:
+    """The rows of all targets in the form of one load."""
+
+    mode: LoadMode
+    op_column: str | None
+    frames: Mapping[str, Any]
+
+
+def combine_targets(targets: Sequence[TargetRows]) -> LoadedRows:
+    """Return the rows of targets with different modes as one load.
+
+    Patch, merge and delete become one load that patches: the rows of a merge get null for the properties they lack,
+    and an operation column marks deletes.
+    """
+    from omnigraph.spark.pipelines.target_frames import OPERATION, with_nulls, with_operation
+
+    modes = {item.target.mode for item in targets}
+    deletes = any(item.target.delete_when is not None for item in targets) or "delete" in modes
+    if "patch" not in modes and not deletes:
+        return LoadedRows(
+            modes.pop() if modes else "merge", None, {item.table.key: item.frame for item in targets}
+        )
+    frames: dict[str, Any] = {}
+    for item in targets:
+        frame = item.frame
+        if "patch" in modes and item.target.mode == "merge":
+            frame = with_nulls(frame, _missing_properties(item))
+        if deletes:
+            frame = with_operation(frame, item.target.delete_when, delete_all=item.target.mode == "delete")
+        frames[item.table.key] = frame
+    return LoadedRows("patch" if "patch" in modes else "merge", OPERATION if deletes else None, frames)
+
+
+def _missing_properties(item: TargetRows) -> dict[str, str]:
+    present = {name.lower() for name in item.columns} | {name.lower() for name in item.target.columns}
+    return {
+        column.name: spark_type(column.type)
+        for column in item.table.columns
+        if column.name.lower() not in present and column.name not in ("id", "src", "dst")
+    }
 
 
 def _expectation_error(table: Table, counts: RowCounts) -> ConstraintViolation:

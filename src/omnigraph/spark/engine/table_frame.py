@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.spark.engine.table_read import TableRead
+    from omnigraph.spark.engine.table_read import Partition, TableRead
 
 # Up to this many rows are smaller than the task that would fetch them.
 SMALL_ROWS: Final = 1_000
@@ -44,5 +44,5 @@ def table_frame(spark: SparkSession, read: TableRead, small_rows: int = SMALL_RO
     return spark.createDataFrame(pa.Table.from_batches(found), schema)
 
 
-def _read_part(read: TableRead, schema: pa.Schema, part: tuple[int, ...]) -> Iterable[pa.RecordBatch]:
+def _read_part(read: TableRead, schema: pa.Schema, part: Partition) -> Iterable[pa.RecordBatch]:
     return read.batches(part, schema)

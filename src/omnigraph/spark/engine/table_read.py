@@ -27,6 +27,20 @@ _BLOBS_PER_BATCH = 64
 
 
 @dataclass(frozen=True)
+class Partition:
+    """The fragments of a partition, or a range of the rows of one fragment: `limit` rows from `offset` on."""
+
+    fragments: tuple[int, ...]
+    offset: int = 0
+    limit: int | None = None
+
+    @property
+    def range(self) -> dict[str, int]:
+        """The arguments of a scan for the range of rows."""
+        return {} if self.limit is None else {"offset": self.offset, "limit": self.limit}
+
+
+@dataclass(frozen=True)
 class TableRead:
     """Some columns and rows of one table at one commit: all that a process needs to read its partition."""
 
@@ -58,8 +72,8 @@ class TableRead:
                 )
         return replace(self, columns=columns)
 
-    def partitions(self) -> list[tuple[int, ...]]:
-        """Return the fragments of each partition: consecutive ones, up to `rows_per_partition` rows.
+    def partitions(self) -> list[Partition]:
+        """Return the partitions: consecutive fragments, or a part of one, with up to `rows_per_partition` rows.
 
         Raises `NotFound` if garbage collection removed the data of the commit.
         """
@@ -69,17 +83,24 @@ class TableRead:
         with self._reading(tables):
             fragments = list_fragments(tables, self.pin)
         groups: list[list[int]] = []
+        parts: list[Partition] = []
         room = 0
         for fragment in fragments:
+            # A scan with a filter cannot count the rows that it skips.
+            if fragment.rows > self.rows_per_partition and self.where is None:
+                starts = range(0, fragment.rows, self.rows_per_partition)
+                parts += [Partition((fragment.id,), start, self.rows_per_partition) for start in starts]
+                room = 0
+                continue
             if not groups or fragment.rows > room:
                 groups.append([])
                 room = self.rows_per_partition
             groups[-1].append(fragment.id)
             room -= fragment.rows
-        return [tuple(group) for group in groups]
+        return [*(Partition(tuple(group)) for group in groups), *parts]
 
-    def batches(self, fragments: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of some fragments, in the types of a schema that has the columns of the read.
+    def batches(self, partition: Partition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition, in the types of a schema that has the columns of the read.
 
         Raises `NotFound` if garbage collection removed the data of the commit.
         """
@@ -89,6 +110,7 @@ class TableRead:
         from omnigraph.store.lance.lance_files import get_fragment
 
         blobs = any(column.type.scalar is Scalar.BLOB for column in self.columns)
+        fragments = partition.fragments
         tables = self._tables(fragments)
         with self._reading(tables), translate_lance_errors(f"read {self.pin.path}"):
             dataset = tables.open(self.pin.path, self.pin.version)
@@ -99,7 +121,9 @@ class TableRead:
                 filter=self.where,
                 fragments=[get_fragment(dataset, id_) for id_ in fragments],
                 batch_size=_BLOBS_PER_BATCH if blobs else None,
-                scan_in_order=False,
+                # A part of a fragment is a range of its rows in order.
+                scan_in_order=partition.limit is not None,
+                **partition.range,
             )
             for batch in batches:
                 arrays = [

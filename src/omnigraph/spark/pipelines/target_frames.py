@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FAILED: Final = "__omnigraph_failed"
+OPERATION: Final = "__omnigraph_operation"
 _RANK: Final = "__omnigraph_rank"
 
 
@@ -67,6 +68,25 @@ def deduplicate(frame: DataFrame, keys: Sequence[str], latest_by: str | None) ->
         order.insert(0, F.expr(latest_by).desc_nulls_last())
     window = Window.partitionBy(*[F.expr(key) for key in keys]).orderBy(*order)
     return frame.withColumn(_RANK, F.row_number().over(window)).where(F.col(_RANK) == 1).drop(_RANK)
+
+
+def with_operation(frame: DataFrame, delete_when: str | None, *, delete_all: bool) -> DataFrame:
+    """Return a frame with the operation of each row: D for a delete, U for any other row."""
+    from pyspark.sql import functions as F  # noqa: N812 - the conventional name
+
+    condition = F.lit(delete_all)
+    if delete_when is not None:
+        condition = F.coalesce(F.expr(f"({delete_when})"), F.lit(False)) | condition
+    return frame.withColumn(OPERATION, F.when(condition, F.lit("D")).otherwise(F.lit("U")))
+
+
+def with_nulls(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
+    """Return a frame with additional columns of null, by name with their Spark type."""
+    from pyspark.sql import functions as F  # noqa: N812 - the conventional name
+
+    for name, kind in columns.items():
+        frame = frame.withColumn(name, F.lit(None).cast(kind))
+    return frame
 
 
 def set_failed_rows_aside(marked: DataFrame, target: FailedRowTarget) -> RowCounts:
