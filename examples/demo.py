@@ -199,6 +199,11 @@ STEPS = (
         "The aggregate from above, on the branch.",
         ask("genres", '{"since": 2000}', "--branch archive"),
     ),
+    Step(
+        "Test a pipeline",
+        "One file declares sources, SQL views, targets and audits. Its tests run on fixtures in place of the sources.",
+        "env SHOP_DB=none omnigraph pipeline test examples/shop/pipeline.yaml",
+    ),
 )
 
 NEXT = f"""\
