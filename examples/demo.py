@@ -201,7 +201,7 @@ STEPS = (
     ),
     Step(
         "Test a pipeline",
-        "One file declares sources, SQL views, targets and audits. Its tests run on fixtures in place of the sources.",
+        "One file declares sources, SQL views, targets and audits. Its tests run on fixtures.",
         "env SHOP_DB=none omnigraph pipeline test examples/shop/pipeline.yaml",
     ),
 )
