@@ -52,20 +52,23 @@ def known_options(options: Mapping[str, str], known: Sequence[str]) -> dict[str,
 
 
 def _without_table_properties(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the options without what Spark adds to those of a table.
+    """Return the options of a read without what Spark adds to those of a table.
 
-    >>> _without_table_properties({"provider": "omnigraph", "uri": "g", "option.uri": "g", "path": "w"})
-    {'uri': 'g'}
+    Spark passes the options of CREATE TABLE as they are, and later only with a prefix.
+
+    >>> _without_table_properties({"provider": "omnigraph", "option.uri": "g", "type": "A", "path": "w"})
+    {'uri': 'g', 'type': 'A'}
     """
     if _PROVIDER not in values:
         return dict(values)
-    # A managed table has a path in Spark's warehouse, where nothing is stored.
-    added = {*_TABLE_PROPERTIES, *(["path"] if "uri" in values else [])}
-    return {
-        name: value
-        for name, value in values.items()
-        if name not in added and not name.startswith(_OPTION_PREFIX)
-    }
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        if name not in _TABLE_PROPERTIES:
+            found.setdefault(name.removeprefix(_OPTION_PREFIX), value)
+    if "uri" in found:
+        # A managed table has a path in Spark's warehouse, where nothing is stored.
+        found.pop("path", None)
+    return found
 
 
 def storage_options(values: Mapping[str, str]) -> dict[str, str]:
