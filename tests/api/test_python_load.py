@@ -165,7 +165,7 @@ class TestForms:
     def test_load_with_unknown_mode_or_engine_is_refused(self, graph: og.Graph) -> None:
         with pytest.raises(og.errors.InvalidInput) as caught:
             graph.load(RECORDS, mode="replace")  # type: ignore[arg-type]
-        assert caught.value.hint == "one of append, merge, overwrite"
+        assert caught.value.hint == "one of append, merge, patch, delete, overwrite"
         with pytest.raises(og.errors.InvalidInput):
             graph.load(RECORDS, engine="abacus")  # type: ignore[arg-type]
 

@@ -79,7 +79,6 @@ class LocalGraph(LocalChangeReads, Graph):
         self.branches = LocalBranches(repository, authorizer)
         self.tags = LocalTags(repository, authorizer)
         self.schema = LocalSchemaView(repository, authorizer)
-        self.runs = LocalRuns(repository, authorizer)
         self._options = options
         self._reader = reader
         self._queries = CheckedQueries()
@@ -97,6 +96,11 @@ class LocalGraph(LocalChangeReads, Graph):
     @property
     def actor(self) -> str | None:
         return self._authorizer.actor
+
+    @property
+    def runs(self) -> LocalRuns:
+        """The runs of pipelines, which only a process beside the storage of the graph performs."""
+        return LocalRuns(self._repository, self._authorizer)
 
     @property
     def external_blobs(self) -> ExternalBlobPolicy:
