@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -14,35 +15,49 @@ from hypothesis import strategies as st
 
 import omnigraph as og
 from omnigraph.errors import ConstraintViolation
+from omnigraph.graph.recovery.scratch_files import ScratchFolder
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.write_request import WriteRequest
-from omnigraph.load.load import LoadResult, prepare_load
-from omnigraph.load.resolve import OperationRules
+from omnigraph.load import operation_staging
+from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks, staged_splits
+from omnigraph.load.load import prepare_load
+from omnigraph.load.operation_rules import OperationRules
 from omnigraph.load.spool import LoadLimits, Spool
 from omnigraph.sources.readers import open_source
 from omnigraph.sources.row_operations import Operation, RowOperations
+from omnigraph.sources.splits import plan_splits
 from tests.load.histories import Change, Refused, changes, exact, replay
 from tests.load.loads import BULK, SMALL, image
 from tests.rules.naive import CATALOG
 from tests.rules.states import Image
+from tests.spark.loads import backwards_and_twice
 from tests.support.places import fresh_memory
 
 _NUMBERS = count()
+# Splits of a few lines and parts of two rows, with every task run twice.
+_SPLIT_BYTES = 150
 
 
-def load_changes(
-    graph: Repository, history: list[Change], default: Operation, branch: str, limits: LoadLimits
-) -> LoadResult:
-    """Load a history in this process, in memory or in parts on disk."""
-    operations = RowOperations(default, "op", "seq")
+def load_locally(graph: Repository, file: Path, default: Operation, branch: str, limits: LoadLimits) -> Any:
+    """Load a file of changes in this process, in memory or in parts on disk."""
     catalog = graph.snapshot(branch).catalog
-    batches = open_source([change.record() for change in history], catalog, operations=operations)
+    batches = open_source(file, catalog, operations=RowOperations(default, "op", "seq"))
     with Spool.from_batches(batches, catalog, limits=limits, has_operations=True) as spool:
         request = WriteRequest("load", bulk=spool.is_bulk)
         prepare = partial(prepare_load, spool=spool, mode="merge", rules=OperationRules("seq"))
-        _, result = graph.write(branch, request, prepare)
-    assert result is not None
-    return result
+        return graph.write(branch, request, prepare).result
+
+
+def load_in_tasks(graph: Repository, file: Path, default: Operation, branch: str) -> Any:
+    """Load a file of changes split by split."""
+    catalog = graph.snapshot(branch).catalog
+    operations = RowOperations(default, "op", "seq")
+    splits = plan_splits(file, catalog, {}, _SPLIT_BYTES, operations=operations)
+    tasks = LoadTasks(staged_splits(backwards_and_twice, splits), backwards_and_twice)
+    options = DistributedLoadOptions("merge", graph.durability, rules=OperationRules("seq"))
+    scratch = ScratchFolder(graph.location.uri)
+    with DistributedLoad(tasks, scratch, catalog, options) as load:
+        return graph.write(branch, WriteRequest("load", bulk=True), load.prepare).result
 
 
 def state(graph: Repository, branch: str) -> Image:
@@ -58,42 +73,76 @@ def outcome(graph: Repository, branch: str, load: Any) -> Any:
     rows = {
         key: {id_: exact(row) for id_, row in found.items()} for key, found in state(graph, branch).items()
     }
-    return rows, dict(result.affected), dict(result.skipped), result.unchanged
+    skipped = {key: of for key, of in result.skipped.items() if any(of.values())}
+    affected = {key: of for key, of in result.affected.items() if any(of.values())}
+    return rows, affected, skipped, result.unchanged
 
 
 @pytest.fixture(scope="module")
-def graph() -> Repository:
-    return Repository.init(fresh_memory(), CATALOG)
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    folder = tmp_path_factory.mktemp("operations")
+    return Repository.init(str(folder / "graph"), CATALOG, durability="os")
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), is_patch=st.booleans())
-def test_history_of_changes_loaded_in_parts_equals_a_replay(
-    graph: Repository, data: st.DataObject, is_patch: bool
-) -> None:
+def check_history(graph: Repository, folder: Path, loads: list[list[Change]], *, is_patch: bool) -> None:
+    """Load changes in memory, in parts on disk and in tasks, and compare each state with a replay."""
     name = f"h{next(_NUMBERS)}"
+    file = folder / f"{name}.jsonl"
     default = Operation.PATCH if is_patch else Operation.REPLACE
-    branches = {"memory": SMALL, "disk": BULK}
-    for kind in branches:
+    for kind in ("memory", "disk", "tasks"):
         graph.create_branch(f"{name}/{kind}", "main")
     before = state(graph, f"{name}/memory")
-    for history in data.draw(st.lists(st.lists(changes(is_patch=is_patch), max_size=7), max_size=3)):
-        found = [
-            outcome(graph, branch, partial(load_changes, graph, history, default, branch, limits))
-            for kind, limits in branches.items()
-            for branch in [f"{name}/{kind}"]
-        ]
-        assert found[0] == found[1]
+    for history in loads:
+        file.write_text("".join(f"{json.dumps(change.record())}\n" for change in history))
+        work = {
+            "memory": partial(load_locally, graph, file, default, f"{name}/memory", SMALL),
+            "disk": partial(load_locally, graph, file, default, f"{name}/disk", BULK),
+            "tasks": partial(load_in_tasks, graph, file, default, f"{name}/tasks"),
+        }
+        in_memory, on_disk, in_tasks = (outcome(graph, f"{name}/{kind}", load) for kind, load in work.items())
+        assert in_memory == on_disk
+        assert in_memory == in_tasks
         try:
             after, affected = replay(before, history, is_patch=is_patch)
         except Refused:
-            assert isinstance(found[0][0], str), found[0]
+            assert isinstance(in_memory[0], str), in_memory
             continue
-        rows, counts, _, unchanged = found[0]
+        rows, counts, _, unchanged = in_memory
         assert rows == {key: {id_: exact(row) for id_, row in of.items()} for key, of in after.items()}
-        assert {key: of for key, of in counts.items() if any(of.values())} == affected
+        assert counts == affected
         assert unchanged == (not affected and bool(history))
         before = state(graph, f"{name}/memory")
+
+
+histories = st.booleans().flatmap(
+    lambda is_patch: st.tuples(
+        st.just(is_patch), st.lists(st.lists(changes(is_patch=is_patch), max_size=8), max_size=3)
+    )
+)
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operation_staging, "_PART_ROWS", 2)
+
+
+@pytest.mark.usefixtures("small_parts")
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(history=histories)
+def test_history_of_changes_in_every_engine_equals_a_replay(
+    graph: Repository, tmp_path: Path, history: tuple[bool, list[list[Change]]]
+) -> None:
+    check_history(graph, tmp_path, history[1], is_patch=history[0])
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("small_parts")
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(history=histories)
+def test_long_history_of_changes_in_every_engine_equals_a_replay(
+    graph: Repository, tmp_path: Path, history: tuple[bool, list[list[Change]]]
+) -> None:
+    check_history(graph, tmp_path, history[1], is_patch=history[0])
 
 
 # --- through the API ----------------------------------------------------------------------------------------

@@ -25,7 +25,18 @@ from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 from omnigraph.load.keys import committed_key_columns
-from omnigraph.load.load import LoadInput, LoadResult, check_and_stage, load_class, schema_changed
+from omnigraph.load.load import (
+    LoadInput,
+    LoadResult,
+    changes_nothing,
+    check_and_stage,
+    load_class,
+    schema_changed,
+    unchanged_result,
+    with_fold_counts,
+)
+from omnigraph.load.operation_rules import OperationRules
+from omnigraph.load.operation_staging import resolve_splits
 from omnigraph.load.quarantine import Quarantine
 from omnigraph.load.split_staging import (
     IndexTask,
@@ -43,6 +54,7 @@ from omnigraph.load.staged_fragments import (
     TaskKeys,
     WrittenInput,
     preceding_lines,
+    split_origins,
 )
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.load_mode import WriteMode
@@ -72,7 +84,8 @@ OpenKeys: TypeAlias = Callable[[], AbstractContextManager[TaskKeys]]
 class LoadTasks:
     """The functions that run the parts of a load on tasks.
 
-    `stage` stages every split and returns the reports, `run` builds index segments. Where there are more keys than
+    `stage` stages every split and returns the reports, `run` builds index segments, `resolve` folds operations; by
+    default it is `run`. Where there are more keys than
     `MAX_LOCAL_KEYS`, the rules between rows are queries over tables that `open_keys` opens; otherwise, and without
     `open_keys`, they are queries in this process.
     """
@@ -80,11 +93,15 @@ class LoadTasks:
     stage: Stage
     run: RunTasks
     open_keys: OpenKeys | None = None
+    resolve: RunTasks | None = None
 
 
 @dataclass(frozen=True)
 class DistributedLoadOptions:
-    """The options of a distributed load. `named` are the tables that the input names, also those without rows."""
+    """The options of a distributed load.
+
+    `named` are the tables that the input names, also those without rows. With `rules` the rows have operations.
+    """
 
     mode: WriteMode
     durability: Durability
@@ -94,6 +111,7 @@ class DistributedLoadOptions:
     limits: LoadLimits = field(default_factory=LoadLimits)
     dry_run: bool = False
     ingress: BlobIngress = field(default_factory=BlobIngress)
+    rules: OperationRules | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +141,8 @@ class DistributedLoad:
         self._catalog = catalog
         self._options = options
         self._staged: _StagedSplits | None = None
+        # Final rows of a load with operations, by every preparation.
+        self._folded: list[SplitReport] = []
         self._local: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> DistributedLoad:
@@ -144,6 +164,8 @@ class DistributedLoad:
             if self._tables_changed(transaction):
                 raise schema_changed(transaction)
             staged = self._stage(transaction)
+            if options.rules is not None:
+                return self._prepare_operations(transaction, staged)
             written = WrittenInput(self._scratch, staged.reports, options.named)
             result = check_and_stage(
                 self._open(transaction, staged.job, written),
@@ -163,6 +185,49 @@ class DistributedLoad:
                 delete_written_rows(staged.job, staged.reports)
             return Prepared(None, result)
         return Prepared(load_class(options.mode, dry_run=options.dry_run), result)
+
+    def _prepare_operations(self, transaction: Transaction, staged: _StagedSplits) -> Prepared[LoadResult]:
+        """Resolve the operations of the staged rows and add the final rows to the transaction.
+
+        The final rows depend on the stored ones, so they are written again when the branch has moved.
+        """
+        options, began = self._options, time.monotonic()
+        self._delete_folded(staged.job)
+        origins = split_origins(staged.reports)
+        run = self._tasks.resolve or self._tasks.run
+        resolved = resolve_splits(transaction, staged.job, staged.reports, origins, run, self._folded.extend)
+        named = dict.fromkeys([*options.named, *resolved.counts, *resolved.removed])
+        written = WrittenInput(
+            self._scratch,
+            resolved.reports,
+            list(named),
+            resolved.removed,
+            {number: (file, 0) for number, (file, _) in origins.items()},
+        )
+        records = WrittenInput(self._scratch, staged.reports, options.named).counts
+        if options.quarantine is not None:
+            options.quarantine.check(sum(records.values()) + options.quarantine.log.read_count)
+        rows = {key: written.counts[key] for key in records}
+        read = LoadInput(rows, staged.rejected, staged.seconds + time.monotonic() - began)
+        if changes_nothing(records, written.counts, resolved.removed) and not options.dry_run:
+            return Prepared(None, unchanged_result(read, resolved.counts))
+        result = check_and_stage(
+            self._open(transaction, staged.job, written),
+            read,
+            self._catalog,
+            options.progress,
+            partial(edge_key_hint, self._catalog, "merge"),
+            dry_run=options.dry_run,
+        )
+        return Prepared(
+            load_class("merge", dry_run=options.dry_run), with_fold_counts(result, resolved.counts)
+        )
+
+    def _delete_folded(self, job: LoadJob) -> None:
+        """Delete the final rows of an earlier preparation. Garbage collection removes those that remain."""
+        folded, self._folded = self._folded, []
+        with suppress(OmnigraphError):
+            delete_written_rows(job, folded)
 
     def _tables_changed(self, transaction: Transaction) -> bool:
         """Whether the schema or the paths of the tables differ from those that the rows are written for."""
@@ -186,6 +251,7 @@ class DistributedLoad:
             keep_rejects=options.quarantine is not None,
             dry_run=options.dry_run,
             ingress=options.ingress,
+            rules=options.rules,
         )
         began = time.monotonic()
         with _report_progress(self._scratch, options.progress):
@@ -211,7 +277,7 @@ class DistributedLoad:
         if self._staged is None:
             return
         try:
-            delete_written_rows(self._staged.job, self._staged.reports)
+            delete_written_rows(self._staged.job, [*self._staged.reports, *self._folded])
         except OmnigraphError as failure:
             error.add_note(f"the rows written for it could not be deleted: {failure.message}")
 
@@ -246,10 +312,13 @@ def load_job(
     keep_rejects: bool = False,
     dry_run: bool = False,
     ingress: BlobIngress | None = None,
+    rules: OperationRules | None = None,
 ) -> LoadJob:
     """Return the job of a load on a snapshot."""
     pins = {key: base.pin(key) for key in base.catalog.tables}
-    return LoadJob(base.catalog, pins, scratch, durability, keep_rejects, dry_run, ingress or BlobIngress())
+    return LoadJob(
+        base.catalog, pins, scratch, durability, keep_rejects, dry_run, ingress or BlobIngress(), rules
+    )
 
 
 def staged_splits(run: RunTasks, splits: Sequence[Split]) -> Stage:

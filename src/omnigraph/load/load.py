@@ -23,8 +23,9 @@ from omnigraph.graph.write_plan import OperationClass, Prepared
 from omnigraph.load.fold import FoldCounts
 from omnigraph.load.load_strategy import LoadStrategy
 from omnigraph.load.memory_load import MemoryLoad
+from omnigraph.load.operation_rules import OperationRules
 from omnigraph.load.quarantine import LeftOut, Quarantine
-from omnigraph.load.resolve import OperationRules, resolve_operations
+from omnigraph.load.resolve import resolve_operations
 from omnigraph.load.spool import Spool
 from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import edge_key_hint

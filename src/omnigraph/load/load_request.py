@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from omnigraph.engine.engine_choice import Engine
 from omnigraph.graph.pipeline_runs import PipelineRun
 from omnigraph.graph.progress import Progress
+from omnigraph.load.operation_rules import OperationRules
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.rules.load_mode import LoadMode, WriteMode
 from omnigraph.sources.row_operations import Operation, RowOperations
@@ -61,6 +62,11 @@ class LoadRequest:
         if is_plain and self.op_column is None and self.order_by is None:
             return None
         return RowOperations(OPERATIONS[self.mode], self.op_column, self.order_by)
+
+    @property
+    def rules(self) -> OperationRules | None:
+        """The options of the operations; None if the rows have none."""
+        return None if self.operations is None else OperationRules(self.order_by, self.require_existing)
 
     @property
     def write_mode(self) -> WriteMode:

@@ -22,6 +22,7 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.schema import EdgeType
 from omnigraph.load.fold import FoldCounts, Folded, fold_operations
 from omnigraph.load.id_hash import part_numbers
+from omnigraph.load.operation_rules import OperationRules
 from omnigraph.load.spool import Spool
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.row_rules import row_violations
@@ -29,18 +30,6 @@ from omnigraph.rules.set_rules import entity_of, existing_id_violation
 from omnigraph.rules.violations import MAX_REPORTED, Violation, Violations, raise_violations
 from omnigraph.sources.row_batch import PLACE, SOURCE
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS
-
-
-@dataclass(frozen=True)
-class OperationRules:
-    """The options of a load with operations.
-
-    `order_by` is the column with the order of rows. With `require_existing` a delete of a row that is not stored is
-    a violation.
-    """
-
-    order_by: str | None = None
-    require_existing: bool = False
 
 
 @dataclass(frozen=True)

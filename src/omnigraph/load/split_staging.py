@@ -19,7 +19,9 @@ from omnigraph.catalog.columns import arrow_schema
 from omnigraph.engine.arrow_file import ArrowFile
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.recovery.scratch_files import ScratchFolder
+from omnigraph.load.change_files import ChangeFile, write_changes
 from omnigraph.load.keys import key_columns, key_rows
+from omnigraph.load.operation_rules import OperationRules
 from omnigraph.load.reject_log import reject_line
 from omnigraph.load.spool import LoadLimits, Spool, to_physical
 from omnigraph.rules.blob_ingress import BlobIngress
@@ -28,7 +30,7 @@ from omnigraph.rules.violations import Violations
 from omnigraph.sources.invalid_records import InvalidRecordCollector, InvalidRecords
 from omnigraph.sources.mapping.type_mapping import TypeMapping
 from omnigraph.sources.rejects import OnReject, Reject
-from omnigraph.sources.row_batch import PLACE, InputBatch
+from omnigraph.sources.row_batch import PLACE, SOURCE, InputBatch
 from omnigraph.sources.splits import Split, SplitReader
 from omnigraph.sources.tabular import read_table
 from omnigraph.store.lance.lance_root import LanceRoot
@@ -50,7 +52,8 @@ class LoadJob:
     """The parameters of a load that all its splits share. Instances can be pickled.
 
     A dry run writes the keys, for the checks between rows. It writes the rows only if they may be rejected, because
-    the rejected records are read from them.
+    the rejected records are read from them. With `rules` the rows have operations: splits write them to files, and
+    `operation_staging` writes the final rows.
     """
 
     catalog: Catalog
@@ -60,19 +63,22 @@ class LoadJob:
     keep_rejects: bool = False
     dry_run: bool = False
     ingress: BlobIngress = field(default_factory=BlobIngress)
+    rules: OperationRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenTable:
     """What a split wrote of one table: its fragments and the key file.
 
-    `generated_ids` says that every id was generated, so that no two can be equal.
+    `generated_ids` says that every id was generated, so that no two can be equal. A split of rows with operations
+    writes `changes` instead.
     """
 
     rows: int
     fragments: tuple[WrittenFragment, ...] = ()
     keys: str | None = None
     generated_ids: bool = False
+    changes: ChangeFile | None = None
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,7 @@ def stage_read(job: LoadJob, split: Split, read: Read, lines: Callable[[], int])
             on_reject=take,
             collect_violations=True,
             ingress=job.ingress,
+            has_operations=job.rules is not None,
         ) as spool:
             if invalid.total:
                 return SplitReport(split, lines(), invalid=invalid.collected())
@@ -167,7 +174,27 @@ def _write(job: LoadJob, split: Split, table: Table, spool: Spool) -> WrittenTab
     count = spool.counts[table.key]
     if not count:
         return WrittenTable(0)
-    keys, generated = _write_keys(job, split, table, spool), table.key in spool.generated_ids
+    if job.rules is not None:
+        first = split.number << SPLIT_SHIFT
+        batches = (_with_source(batch, split.number) for batch in spool.batches(table.key))
+        changes = write_changes(job.scratch, table, split.number, first, batches)
+        return WrittenTable(count, changes=changes)
+    return write_table(job, split.number, table, spool)
+
+
+def _with_source(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
+    at = batch.schema.get_field_index(SOURCE)
+    sources = pa.array(np.full(batch.num_rows, number, np.int32))
+    return batch.set_column(at, batch.schema.field(at), sources)
+
+
+def write_table(
+    job: LoadJob, number: int, table: Table, spool: Spool, *, has_sources: bool = False
+) -> WrittenTable:
+    """Write the rows and the keys of a table. `number` is that of the split, unless the rows have sources."""
+    count = spool.counts[table.key]
+    keys = _write_keys(job, number, table, spool, has_sources=has_sources)
+    generated = table.key in spool.generated_ids and not has_sources
     if job.dry_run and not job.keep_rejects:
         return WrittenTable(count, keys=keys, generated_ids=generated)
     root = LanceRoot.from_uri(job.scratch.uri, job.scratch.options, job.durability)
@@ -176,21 +203,21 @@ def _write(job: LoadJob, split: Split, table: Table, spool: Spool) -> WrittenTab
     return WrittenTable(count, tuple(fragments), keys, generated)
 
 
-def _write_keys(job: LoadJob, split: Split, table: Table, spool: Spool) -> str:
+def _write_keys(job: LoadJob, split: int, table: Table, spool: Spool, *, has_sources: bool) -> str:
     """Write the keys of a split to a file in the scratch folder; return its name."""
     columns = key_columns(table, entity_of(job.catalog, table))
     # Each attempt has its own file, so a second attempt cannot overwrite a complete file. The number of rows in the
     # name is for progress reports.
-    name = f"keys-{split.number:06d}-{table.id}-{spool.counts[table.key]}-{uuid.uuid4().hex}.parquet"
-    position = split.number << SPLIT_SHIFT
+    name = f"keys-{split:06d}-{table.id}-{spool.counts[table.key]}-{uuid.uuid4().hex}.parquet"
+    position = split << SPLIT_SHIFT
     with job.scratch.open_write(name) as file:
         writer: pq.ParquetWriter | None = None
-        for batch in spool.batches(table.key, [*columns, PLACE]):
+        for batch in spool.batches(table.key, [*columns, PLACE, SOURCE]):
             numbers = np.arange(position, position + batch.num_rows, dtype=np.int64)
             position += batch.num_rows
             origin: Sequence[pa.Array] = (
                 batch.column(PLACE),
-                pa.array(np.full(batch.num_rows, split.number, np.int32)),
+                batch.column(SOURCE) if has_sources else pa.array(np.full(batch.num_rows, split, np.int32)),
                 pa.array(numbers),
             )
             keys = key_rows(table, columns, batch, origin)

@@ -46,13 +46,15 @@ _TAKEN_ROWS = 8_192
 class WrittenInput:
     """The reports of all splits in input order, and the tables that the input names, also those without rows.
 
-    `removed` are committed rows to delete, if the operations of the load have been resolved to them.
+    `removed` are committed rows to delete, if the operations of the load have been resolved to them. `origins` has
+    the file of each split and the number of lines before it; by default it is computed from the reports.
     """
 
     scratch: ScratchFolder
     reports: Sequence[SplitReport]
     named: Sequence[str] = ()
     removed: Mapping[str, pa.Table] | None = None
+    origins: Mapping[int, tuple[str | None, int]] | None = None
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -104,11 +106,7 @@ class FragmentLoad(KeyCheckedLoad, ABC):
         )
         self._written = written
         self._build_segments = build_segments
-        preceding = preceding_lines(written.reports)
-        self._splits = {
-            report.split.number: (report.split.file, first)
-            for report, first in zip(written.reports, preceding, strict=True)
-        }
+        self._splits = split_origins(written.reports) if written.origins is None else written.origins
 
     def _fill_keys(self) -> None:
         """Fill all key tables that the rules read."""
@@ -305,6 +303,15 @@ class TaskCheckedLoad(FragmentLoad):
     ) -> None:
         rows = sum(count for _, count in items)
         self._task_keys.gather(name, schema, list(group_by_rows(items, _KEYS_PER_PART)), read, rows)
+
+
+def split_origins(reports: Sequence[SplitReport]) -> dict[int, tuple[str | None, int]]:
+    """Return the file of each split, and the number of lines or rows of the file that precede it."""
+    preceding = preceding_lines(reports)
+    return {
+        report.split.number: (report.split.file, first)
+        for report, first in zip(reports, preceding, strict=True)
+    }
 
 
 def preceding_lines(reports: Sequence[SplitReport]) -> list[int]:

@@ -17,10 +17,17 @@ from omnigraph.sources.input_files import InputFile, list_files, list_table_file
 from omnigraph.sources.json.json_files import read_json_lines, starts_with_array
 from omnigraph.sources.json.line_blocks import without_bom
 from omnigraph.sources.json.ndjson import read_ndjson
-from omnigraph.sources.mapping.type_mapping import Format, LoadMapping, TypeMapping, effective_source
+from omnigraph.sources.mapping.type_mapping import (
+    Format,
+    LoadMapping,
+    TypeMapping,
+    effective_source,
+    with_operations,
+)
 from omnigraph.sources.readers import list_records
 from omnigraph.sources.rejects import OnReject
 from omnigraph.sources.row_batch import InputBatch
+from omnigraph.sources.row_operations import RowOperations
 from omnigraph.sources.table_reader import TableInput
 from omnigraph.sources.typed_files import read_table_file
 from omnigraph.store.storage_options import StorageOptions
@@ -39,7 +46,8 @@ class Split:
 
     Splits are numbered in input order. `first_row` is the number of rows before the split, where it is known
     without reading. `file` is the name in errors, `address` an absolute path or a URI. A split with rows of one
-    type has its `key`, its `mapping` if there is one, and the text for null in CSV.
+    type has its `key`, its `mapping` if there is one, and the text for null in CSV. `operations` are those of
+    graph records.
     """
 
     number: int
@@ -52,6 +60,7 @@ class Split:
     first_row: int = 0
     mapping: TypeMapping | None = None
     csv_null: str = ""
+    operations: RowOperations | None = None
 
 
 def can_split(source: Any, mapping: LoadMapping | None = None) -> bool:
@@ -86,6 +95,7 @@ def plan_splits(
     split_bytes: int = SPLIT_BYTES,
     mapping: LoadMapping | None = None,
     csv_null: str = "",
+    operations: RowOperations | None = None,
 ) -> list[Split]:
     """Return the splits of files with graph records, or of files per type, in input order."""
     source = effective_source(source, mapping)
@@ -93,13 +103,14 @@ def plan_splits(
     if isinstance(source, Mapping):
         for name, part in source.items():
             key, files, own = _table_files(name, part, catalog, options, mapping)
+            own = with_operations(key, own, operations)
             for file, form in files:
                 for item in split_file(file, form, split_bytes):
                     splits.append(replace(item, number=len(splits), key=key, mapping=own, csv_null=csv_null))
     else:
         for file in list_records(source, options):
             for item in _split_lines(file, split_bytes):
-                splits.append(replace(item, number=len(splits)))
+                splits.append(replace(item, number=len(splits), operations=operations))
     return splits
 
 
@@ -165,7 +176,13 @@ class SplitReader:
         with open_file(file) as stream:
             if split.key is None:
                 chunks = self._count_lines(split_lines(stream, split))
-                yield from read_ndjson(chunks, self._catalog, source=split.file, on_reject=on_reject)
+                yield from read_ndjson(
+                    chunks,
+                    self._catalog,
+                    source=split.file,
+                    on_reject=on_reject,
+                    operations=split.operations,
+                )
             else:
                 table = TableInput(
                     split.key, self._catalog, split.file, on_reject, split.mapping, split.csv_null

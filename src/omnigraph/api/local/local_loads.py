@@ -118,7 +118,6 @@ def _load_locally(
     repository: Repository, request: LoadRequest, target: RejectTarget | None, warnings: WarningCollector
 ) -> WriteResult[LoadResult]:
     from omnigraph.load.load import prepare_load
-    from omnigraph.load.resolve import OperationRules
     from omnigraph.load.spool import Spool
     from omnigraph.rules.blob_ingress import BlobIngress
     from omnigraph.sources.invalid_records import InvalidRecordCollector
@@ -139,7 +138,6 @@ def _load_locally(
         csv_null=request.csv_null,
         operations=request.operations,
     )
-    rules = OperationRules(request.order_by, request.require_existing)
     ingress = BlobIngress(request.external_blobs, repository.objects.options)
     with Spool.from_batches(
         invalid.checked(batches),
@@ -155,7 +153,7 @@ def _load_locally(
             prepare_load,
             spool=spool,
             mode=request.write_mode,
-            rules=rules,
+            rules=request.rules,
             progress=request.progress,
             dry_run=request.dry_run,
             quarantine=quarantine,
@@ -189,17 +187,12 @@ def _chooses_spark(repository: Repository, request: LoadRequest, size: int | Non
     spark_only = is_spark_source(request.source)
     if spark_only and request.engine == "local":
         raise InvalidInput("only Spark loads Spark DataFrames and tables", hint="use engine='spark'")
-    large = files and not request.permissive and (size or 0) >= SPARK_BYTES and request.operations is None
+    large = files and not request.permissive and (size or 0) >= SPARK_BYTES
     on_spark = wants_spark(
         "spark" if spark_only else request.engine,
         in_memory=repository.location.scheme == "memory",
         large=large,
     )
-    if on_spark and request.operations is not None:
-        raise InvalidInput(
-            "Spark appends, merges and overwrites whole rows",
-            hint="use engine='local' for patches and deletes",
-        )
     if on_spark and (request.permissive or not (files or spark_only)):
         raise InvalidInput(
             "Spark loads files of graph records, or files and DataFrames per type",

@@ -80,6 +80,7 @@ def load_on_spark(
         progress=request.progress,
         dry_run=request.dry_run,
         ingress=BlobIngress(request.external_blobs, dict(options)),
+        rules=request.rules,
     )
     scratch = ScratchFolder(repository.location.uri, options)
     with DistributedLoad(tasks, scratch, catalog, load_options) as load:
@@ -95,11 +96,12 @@ def _stage(
     """
     from omnigraph.catalog.table_lookup import find_table
     from omnigraph.load.distributed import staged_splits
+    from omnigraph.sources.mapping.type_mapping import with_operations
     from omnigraph.sources.splits import plan_splits
 
     source, mapping = request.source, request.mapping
     if not isinstance(source, Mapping):
-        return staged_splits(run, plan_splits(source, catalog, options))
+        return staged_splits(run, plan_splits(source, catalog, options, operations=request.operations))
     files = {
         name: part for name, part in source.items() if isinstance(part, str | Path) and not _is_table(part)
     }
@@ -109,7 +111,18 @@ def _stage(
         for name, part in source.items()
         if name not in files
     ]
-    splits = plan_splits(files, catalog, options, mapping=mapping, csv_null=request.csv_null) if files else []
+    splits = (
+        plan_splits(
+            files,
+            catalog,
+            options,
+            mapping=mapping,
+            csv_null=request.csv_null,
+            operations=request.operations,
+        )
+        if files
+        else []
+    )
 
     def stage(job: LoadJob) -> list[SplitReport]:
         # The numbers of splits order the records of the input, so each DataFrame has a range of its own.
@@ -117,6 +130,7 @@ def _stage(
         jobs: list[Callable[[], list[SplitReport]]] = [lambda: staged_splits(run, splits)(job)]
         for number, (key, frame) in enumerate(frames):
             own = None if mapping is None else mapping.types.get(key)
+            own = with_operations(key, own, request.operations)
             jobs.append(partial(_stage_frame, job, key, frame, first + number * width, width, own))
         return [report for reports in run_jobs(jobs) for report in reports]
 
