@@ -43,7 +43,7 @@ WRITES = {
     "SchemaView.apply", "Tags.create", "Tags.delete",
 }  # fmt: skip
 # `AsyncHandle` has these.
-BY_HAND = {"acting_as", "blob", "close"}
+BY_HAND = {"acting_as", "batch", "blob", "close"}
 # Arguments with the name of a built-in function.
 SHADOWS = {"format", "id"}
 NOTE_A002 = "  # noqa: A002 - the name is part of the API"

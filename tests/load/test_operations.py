@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
+from omnigraph.api.interface.batches import Batch
 from omnigraph.errors import ConstraintViolation
 from omnigraph.graph.recovery.scratch_files import ScratchFolder
 from omnigraph.graph.repository import Repository
@@ -252,3 +254,57 @@ def test_load_with_a_wrong_operation_raises_invalid_input(
 ) -> None:
     with pytest.raises(og.errors.InvalidInput, match=message):
         cities.load([{"type": "City", "op": "X", "data": {"name": "Bern", "kind": "a"}}], **arguments)
+
+
+# --- batches ------------------------------------------------------------------------------------------------
+
+
+def test_batch_of_many_types_is_one_commit_checked_as_a_whole(cities: og.Graph, tmp_path: Path) -> None:
+    file = tmp_path / "records.jsonl"
+    file.write_text('{"type": "Person", "data": {"name": "Bo"}}\n', encoding="utf-8")
+    before = len(cities.commits())
+    with cities.batch(message="all") as batch:
+        # The edge precedes its node: only the state at the end is checked.
+        batch.merge("Lives", [{"from": "Bo", "to": "Oslo", "id": "e2"}])
+        batch.append("City", pa.table({"name": ["Oslo"], "kind": ["n"]}))
+        batch.patch("City", [{"name": "Oslo", "inhabitants": 5}])
+        batch.load(file)
+        batch.delete("City", [{"name": "Bern"}])
+    assert batch.receipt is not None
+    assert len(cities.commits()) == before + 1
+    assert batch.receipt.affected["City"] == {"inserted": 1, "updated": 0, "deleted": 1}
+    assert batch.receipt.affected["Lives"] == {"inserted": 1, "updated": 0, "deleted": 1}
+    assert row(cities, "Oslo")["inhabitants"] == 5
+
+
+def test_batch_commits_nothing_after_an_exception_or_a_violation(cities: og.Graph) -> None:
+    before = cities.commits()[0].id
+
+    def change(then: Callable[[Batch], object]) -> None:
+        with cities.batch() as batch:
+            batch.delete("City", [{"name": "Bern"}])
+            then(batch)
+
+    def fail(_: Batch) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        change(fail)
+    with pytest.raises(og.errors.ConstraintViolation, match="already has id 'Rome'"):
+        change(lambda batch: batch.append("City", [{"name": "Rome", "kind": "again"}]))
+    batch = cities.batch()
+    assert batch.commit() is None
+    assert cities.commits()[0].id == before
+    with pytest.raises(og.errors.InvalidInput, match="the batch has ended"):
+        batch.merge("City", [])
+
+
+def test_batch_with_the_same_idempotency_key_commits_once(cities: og.Graph) -> None:
+    receipts = []
+    for mayor in (1, 2):
+        with cities.batch(idempotency_key="stream 7") as batch:
+            batch.patch("City", [{"name": "Rome", "inhabitants": mayor}])
+        receipts.append(batch.receipt)
+    assert receipts[1] is not None
+    assert receipts[1].replayed
+    assert row(cities, "Rome")["inhabitants"] == 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from omnigraph.aio.call_threads import CallThreads
 
 if TYPE_CHECKING:
+    from omnigraph.aio.async_batch import AsyncBatch
     from omnigraph.aio.async_blob import AsyncBlob
     from omnigraph.api.graph import Graph
     from omnigraph.api.results.commits import At
@@ -64,6 +65,15 @@ class AsyncHandle:
             lambda: self._graph.blob(type_name, id, property, branch=branch, at=at)
         )
         return AsyncBlob(blob, self._threads)
+
+    def batch(self, **arguments: Any) -> AsyncBatch:
+        """Return an async context in which rows of many types are changed and committed once. Not a coroutine.
+
+        See `Graph.batch` for the arguments; the context yields the same `Batch`.
+        """
+        from omnigraph.aio.async_batch import AsyncBatch
+
+        return AsyncBatch(self._graph.batch(**arguments), self._threads)
 
     async def close(self) -> None:
         """Wait for the running calls and release threads and connections. Later calls raise `InvalidInput`."""

@@ -36,6 +36,11 @@ def send_load(
     """
     from omnigraph.client.multipart_body import MultipartForm
 
+    if request.parts:
+        raise InvalidInput(
+            "a batch needs a graph that is opened by the address of its storage",
+            hint="load records with an operation column: one load holds changes of all types",
+        )
     if transport.is_public:
         from omnigraph.client.public_loads import send_public_load
 

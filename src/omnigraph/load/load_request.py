@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from omnigraph.engine.engine_choice import Engine
+from omnigraph.errors import InvalidInput
 from omnigraph.graph.pipeline_runs import PipelineRun
 from omnigraph.graph.progress import Progress
 from omnigraph.load.operation_rules import OperationRules
@@ -28,9 +29,53 @@ OPERATIONS: Mapping[LoadMode, Operation] = {
 }
 
 
+def row_operations(mode: LoadMode, op_column: str | None, order_by: str | None) -> RowOperations | None:
+    """Return the operations of the rows of a load; None if the mode applies to whole rows in input order."""
+    is_plain = mode in ("append", "merge", "overwrite")
+    if is_plain and op_column is None and order_by is None:
+        return None
+    return RowOperations(OPERATIONS[mode], op_column, order_by)
+
+
+def write_mode(mode: LoadMode) -> WriteMode:
+    """Return how the final rows of a mode enter their tables."""
+    return mode if mode in ("append", "overwrite") else "merge"
+
+
+def check_operations(mode: str, op_column: str | None, order_by: str | None) -> None:
+    """Raise `InvalidInput` for an operation or order column with a mode that has none."""
+    if op_column is not None and mode not in ("merge", "patch"):
+        raise InvalidInput(
+            f"an operation column does not apply to mode '{mode}'",
+            hint="use mode 'merge' to replace whole rows or 'patch' to keep columns that are not given",
+        )
+    if order_by is not None and mode not in ("merge", "patch", "delete"):
+        raise InvalidInput(
+            f"an order column does not apply to mode '{mode}'", hint="use mode merge, patch or delete"
+        )
+
+
+def part_operations(mode: LoadMode, op_column: str | None, order_by: str | None) -> RowOperations:
+    """Return the operations of a part of a batch, whose rows always have one."""
+    return RowOperations(OPERATIONS[mode], op_column, order_by)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPart:
+    """One of several sources of a load, with the operations of its rows."""
+
+    source: Any
+    operations: RowOperations | None
+    mapping: Any = None
+    csv_null: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """The arguments of `Graph.load`. `run` is the pipeline run that makes the commit."""
+    """The arguments of `Graph.load`, or with `parts` those of `Graph.batch`.
+
+    `run` is the pipeline run that makes the commit.
+    """
 
     source: Any
     mode: LoadMode
@@ -54,24 +99,32 @@ class LoadRequest:
     op_column: str | None = None
     order_by: str | None = None
     require_existing: bool = False
+    parts: tuple[LoadPart, ...] = ()
+
+    @property
+    def all_parts(self) -> tuple[LoadPart, ...]:
+        """The parts of a batch, or the source of the load as the only part."""
+        return self.parts or (LoadPart(self.source, self.operations, self.mapping, self.csv_null),)
+
+    @property
+    def has_operations(self) -> bool:
+        """Whether the rows have operations."""
+        return bool(self.parts) or self.operations is not None
 
     @property
     def operations(self) -> RowOperations | None:
         """The operations of the rows; None if the mode applies to whole rows in input order."""
-        is_plain = self.mode in ("append", "merge", "overwrite")
-        if is_plain and self.op_column is None and self.order_by is None:
-            return None
-        return RowOperations(OPERATIONS[self.mode], self.op_column, self.order_by)
+        return row_operations(self.mode, self.op_column, self.order_by)
 
     @property
     def rules(self) -> OperationRules | None:
         """The options of the operations; None if the rows have none."""
-        return None if self.operations is None else OperationRules(self.order_by, self.require_existing)
+        return OperationRules(self.order_by, self.require_existing) if self.has_operations else None
 
     @property
     def write_mode(self) -> WriteMode:
         """How the final rows enter their tables."""
-        return self.mode if self.mode in ("append", "overwrite") else "merge"
+        return write_mode(self.mode)
 
     @property
     def base(self) -> str:

@@ -8,6 +8,7 @@ process is killed before it reports success.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -32,6 +33,8 @@ from omnigraph.load.distributed import (
     delete_written_rows,
     load_job,
 )
+from omnigraph.load.load_request import row_operations, write_mode
+from omnigraph.load.operation_rules import OperationRules
 from omnigraph.load.quarantine import Quarantine
 from omnigraph.load.reject_limit import RejectLimit
 from omnigraph.load.reject_log import RejectLog
@@ -41,6 +44,8 @@ from omnigraph.load.split_staging import LoadJob, SplitReport, stage_partition
 from omnigraph.load.spool import LoadLimits
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.load_mode import WriteMode
+from omnigraph.sources.mapping.type_mapping import with_operations
+from omnigraph.sources.row_operations import RowOperations
 from omnigraph.sources.tabular import read_table
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
@@ -102,24 +107,34 @@ class Sink:
     """A write in progress. Instances can be pickled, and each method may run in another process.
 
     Indexes are built when there are at least `min_indexed_rows` rows. With `rejects`, rows that are invalid or
-    break a constraint are left out.
+    break a constraint are left out. The rows are of the type `key`, or of the types that `type_column` names.
     """
 
     job: LoadJob
-    key: str
+    key: str | None
     mode: WriteMode
     branch: str
     request: WriteRequest
     min_indexed_rows: int = 0
     rejects: SinkRejects | None = None
+    operations: RowOperations | None = None
+    type_column: str | None = None
 
     def stage(self, number: int, batches: Iterable[pa.RecordBatch]) -> SinkPart:
         """Check and write the rows of one part. Errors are in the part, and `commit` raises them.
 
         A part can be staged several times, also concurrently; only the part that is passed to `commit` counts.
         """
-        report = stage_partition(self.job, self.key, f"DataFrame of {self.key}", number, batches)
-        return SinkPart(report, self.job.catalog.fingerprint, self.job.pins[self.key].path)
+        report = stage_partition(
+            self.job,
+            self.key or "",
+            "DataFrame" if self.key is None else f"DataFrame of {self.key}",
+            number,
+            batches,
+            with_operations(self.key or "", None, self.operations),
+            type_column=self.type_column,
+        )
+        return SinkPart(report, self.job.catalog.fingerprint, _paths(self.job))
 
     def commit(self, parts: Sequence[SinkPart]) -> PublishReceipt | None:
         """Check the rules between rows and make one commit of all parts.
@@ -128,16 +143,18 @@ class Sink:
         """
         tasks = LoadTasks(
             stage=lambda job: self._reports(job, parts),
-            run=_build_indexes if _count_rows(parts) >= self.min_indexed_rows else _skip_indexes,
+            run=_run_in_threads if _count_rows(parts) >= self.min_indexed_rows else _skip_indexes,
+            resolve=_run_in_threads,
         )
         with closing(self._open()) as repository, RejectLog() as log:
             target = None if self.rejects is None else self.rejects.open(log, self.job)
             options = DistributedLoadOptions(
                 self.mode,
                 self.job.durability,
-                named=[self.key],
+                named=[] if self.key is None else [self.key],
                 ingress=self.job.ingress,
                 quarantine=None if self.rejects is None else Quarantine(log, self.rejects.limit),
+                rules=self.job.rules,
             )
             try:
                 with DistributedLoad(tasks, self.job.scratch, self.job.catalog, options) as load:
@@ -162,7 +179,7 @@ class Sink:
         return Repository.open(scratch.uri, options=scratch.options, durability=self.job.durability)
 
     def _reports(self, job: LoadJob, parts: Sequence[SinkPart]) -> list[SplitReport]:
-        expected = job.catalog.fingerprint, job.pins[self.key].path
+        expected = job.catalog.fingerprint, _paths(job)
         if any((part.schema, part.path) != expected for part in parts):
             raise Conflict(
                 "the schema changed while rows were being staged",
@@ -174,7 +191,7 @@ class Sink:
     def _discard(self, repository: Repository, parts: Iterable[SinkPart]) -> None:
         assert self.request.intent_id is not None
         if repository.release_lease(self.request.intent_id):
-            path = self.job.pins[self.key].path
+            path = _paths(self.job)
             delete_written_rows(self.job, [part.report for part in parts if part.path == path])
         self.job.scratch.remove()
 
@@ -249,7 +266,7 @@ def open_sink(options: SinkOptions, names: Sequence[str]) -> Sink:
             message=options.message,
             expected_head=options.if_commit,
             idempotency_key=options.idempotency_key,
-            request=f"load\0{options.mode}\0{key}\0{','.join(sorted(names))}",
+            request=_request_text(options, key, names),
             bulk=True,
         )
         # An earlier write with this key has moved the branch. `commit` finds it and does not check the head.
@@ -270,10 +287,21 @@ def open_stream(options: SinkOptions, names: Sequence[str]) -> SinkStream:
         return SinkStream(_sink(repository, options, key, request, _MIN_INDEXED_ROWS), intent)
 
 
+def _request_text(options: SinkOptions, key: str | None, names: Sequence[str]) -> str:
+    """Return what a repeated write with the same idempotency key must have in common with the first."""
+    text = f"load\0{options.mode}\0{key}\0{','.join(sorted(names))}"
+    extra = [options.type_column, options.op_column, options.order_by, options.require_existing]
+    return f"{text}\0{json.dumps(extra)}" if any(extra) else text
+
+
+def _operations(options: SinkOptions) -> RowOperations | None:
+    return row_operations(options.mode, options.op_column, options.order_by)
+
+
 def _prepare_branch(
     repository: Repository, options: SinkOptions, names: Sequence[str], *, is_stream: bool = False
-) -> str:
-    """Check the options and columns, create the branch if it is missing, and return the key of the table."""
+) -> str | None:
+    """Check the options and columns, create the branch if it is missing, and return the key of the only table."""
     rejects = SinkRejects.of(options)
     if is_stream and rejects is not None and not rejects.is_folder:
         raise InvalidInput(
@@ -289,11 +317,15 @@ def _prepare_branch(
         )
     source = options.create_from if missing and options.create_from is not None else options.branch
     catalog = repository.snapshot(source).catalog
-    key = find_table(catalog, options.type).key
+    key = None if options.type is None else find_table(catalog, options.type).key
     columns = pa.table([pa.nulls(0) for _ in names], names=list(names))
-    # The table has no rows: only the columns are checked, before any part is staged.
-    for _ in read_table(key, columns, catalog, source=f"DataFrame of {key}"):
-        continue
+    if key is not None:
+        mapping = with_operations(key, None, _operations(options))
+        # The table has no rows: only the columns are checked, before any part is staged.
+        for _ in read_table(key, columns, catalog, source=f"DataFrame of {key}", mapping=mapping):
+            continue
+    elif options.type_column not in names:
+        raise InvalidInput(f"missing column '{options.type_column}', which has the type of each row")
     if missing:
         repository.create_branch(options.branch, source, actor=options.actor)
     return key
@@ -308,8 +340,14 @@ def _count_rows(parts: Iterable[SinkPart]) -> int:
     return sum(written.rows for part in parts for written in part.report.written.values())
 
 
-def _build_indexes(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
-    """Build index segments in threads of this process."""
+def _paths(job: LoadJob) -> str:
+    """Return a hash of the paths of all tables, which change when the graph is created anew."""
+    text = "\0".join(pin.path for _, pin in sorted(job.pins.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _run_in_threads(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+    """Build index segments or fold operations in threads of this process."""
     with ThreadPoolExecutor(_INDEX_THREADS, thread_name_prefix="omnigraph-index") as pool:
         return list(pool.map(propagate_context(work), items))
 
@@ -320,16 +358,33 @@ def _skip_indexes(items: Sequence[Any], _: Callable[[Any], Any]) -> list[Any]:
 
 
 def _sink(
-    repository: Repository, options: SinkOptions, key: str, request: WriteRequest, min_indexed_rows: int = 0
+    repository: Repository,
+    options: SinkOptions,
+    key: str | None,
+    request: WriteRequest,
+    min_indexed_rows: int = 0,
 ) -> Sink:
     scratch = ScratchFolder(options.uri, dict(options.storage))
     ingress = BlobIngress(options.external_blobs, dict(options.storage))
     rejects = SinkRejects.of(options)
+    operations = _operations(options)
+    rules = None if operations is None else OperationRules(options.order_by, options.require_existing)
     job = load_job(
         repository.snapshot(options.branch),
         scratch,
         repository.durability,
         keep_rejects=rejects is not None,
         ingress=ingress,
+        rules=rules,
     )
-    return Sink(job, key, options.mode, options.branch, request, min_indexed_rows, rejects)
+    return Sink(
+        job,
+        key,
+        write_mode(options.mode),
+        options.branch,
+        request,
+        min_indexed_rows,
+        rejects,
+        operations,
+        options.type_column,
+    )

@@ -6,23 +6,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
-from omnigraph.rules.load_mode import WriteMode
+from omnigraph.rules.load_mode import LoadMode
 
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """The options of a write of rows of one type."""
+    """The options of a write of rows of one type, or of the types that `type_column` names for each row.
+
+    `op_column` and `order_by` are columns with the operation and the order of each row.
+    """
 
     uri: str
-    type: str
+    type: str | None
     branch: str
-    mode: WriteMode
+    mode: LoadMode
     storage: Mapping[str, str] = field(repr=False)
     create_from: str | None = None
     message: str | None = None
     actor: str | None = None
     if_commit: str | None = None
     idempotency_key: str | None = None
+    type_column: str | None = None
+    op_column: str | None = None
+    order_by: str | None = None
+    require_existing: bool = False
     external_blobs: ExternalBlobPolicy = field(default_factory=ExternalBlobPolicy)
     rejects: str | None = None
     max_rejects: str | None = None

@@ -30,6 +30,7 @@ from omnigraph.rules.violations import Violations
 from omnigraph.sources.invalid_records import InvalidRecordCollector, InvalidRecords
 from omnigraph.sources.mapping.type_mapping import TypeMapping
 from omnigraph.sources.rejects import OnReject, Reject
+from omnigraph.sources.routed_tables import read_routed_table
 from omnigraph.sources.row_batch import PLACE, SOURCE, InputBatch
 from omnigraph.sources.splits import Split, SplitReader
 from omnigraph.sources.tabular import read_table
@@ -127,9 +128,11 @@ def stage_partition(
     number: int,
     batches: Iterable[pa.RecordBatch],
     mapping: TypeMapping | None = None,
+    *,
+    type_column: str | None = None,
 ) -> SplitReport:
-    """Stage a partition of rows of one type."""
-    split = Split(number, "rows", source, "", key)
+    """Stage a partition of rows of one type, or of the types that `type_column` names; the key is empty then."""
+    split = Split(number, "rows", source, "", key or None)
     count = 0
 
     def counted() -> Iterator[pa.RecordBatch]:
@@ -139,6 +142,15 @@ def stage_partition(
             yield batch
 
     def read(on_reject: OnReject | None) -> Iterator[InputBatch]:
+        if type_column is not None:
+            return read_routed_table(
+                type_column,
+                counted(),
+                job.catalog,
+                source=source,
+                on_reject=on_reject,
+                operations=None if mapping is None else mapping.operations,
+            )
         return read_table(key, counted(), job.catalog, source=source, on_reject=on_reject, mapping=mapping)
 
     return stage_read(job, split, read, lambda: count)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.files.local_files import read_query
+from omnigraph.api.interface.batches import Batch
 from omnigraph.api.results.commits import Commit, commit_id_of
 from omnigraph.api.results.loads import LoadReceipt, check_load
 from omnigraph.api.results.merges import Merged, MergeRequest, Resolve
@@ -161,6 +162,58 @@ class GraphWrites(ABC):
         )
         check_load(request)
         return self._load(request)
+
+    def batch(
+        self,
+        *,
+        branch: str = "main",
+        create_from: str | None = None,
+        engine: Engine = "auto",
+        rejects: Rejects | None = None,
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        actor: str | None = None,
+        progress: Progress | None = None,
+        spark: Any = None,
+        dry_run: bool = False,
+        require_existing: bool = False,
+    ) -> Batch:
+        """Return a context in which rows of many types are changed and committed once, at its end.
+
+        Files, tables, Spark DataFrames and rows can be mixed; with a DataFrame the batch runs on Spark. The checks
+        run over the whole batch. After an exception nothing is committed. The arguments are those of `load`. A
+        batch with the `idempotency_key` of an earlier one is not committed again: in ``foreachBatch`` of a Spark
+        stream the key contains the batch id.
+
+        >>> import omnigraph as og
+        >>> schema = "node City { name: String @key  mayor: String? }"
+        >>> g = og.init("memory://docs-batch", schema=schema)
+        >>> with g.batch(message="cities") as b:
+        ...     _ = b.merge("City", [{"name": "Bern"}, {"name": "Rome"}])
+        ...     _ = b.patch("City", [{"name": "Bern", "mayor": "Ana"}])
+        ...     _ = b.delete("City", [{"name": "Rome"}])
+        >>> b.receipt.affected, g.get("City", "Bern")["mayor"]
+        ({'City': {'inserted': 1, 'updated': 0, 'deleted': 0}}, 'Ana')
+        """
+        request = LoadRequest(
+            source=None,
+            mode="merge",
+            branch=require_text("branch", branch),
+            create_from=check_text("create_from", create_from),
+            engine=engine,
+            rejects=rejects,
+            message=message,
+            if_commit=if_commit,
+            idempotency_key=idempotency_key,
+            actor=actor,
+            progress=progress,
+            spark=spark,
+            dry_run=dry_run,
+            require_existing=require_existing,
+        )
+        check_load(request)
+        return Batch(request, self._load)
 
     def revert(
         self,

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from omnigraph.api.results.commits import Commit
@@ -14,7 +15,7 @@ from omnigraph.api.results.loads import LoadReceipt
 from omnigraph.api.results.receipts import by_type_name
 from omnigraph.engine.engine_choice import wants_spark
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
-from omnigraph.load.load_request import LoadRequest
+from omnigraph.load.load_request import LoadPart, LoadRequest
 from omnigraph.load.reject_limit import RejectLimit
 from omnigraph.load.reject_log import RejectLog
 from omnigraph.load.reject_target import RejectTarget
@@ -127,27 +128,30 @@ def _load_locally(
     quarantine = _quarantine(request, target)
     reject = None if quarantine is None else quarantine.log.add
     invalid = InvalidRecordCollector()
-    batches = open_source(
-        request.source,
-        catalog,
-        permissive=request.permissive,
-        on_reject=invalid.add if reject is None else reject,
-        options=repository.objects.options,
-        mapping=request.mapping,
-        warnings=warnings,
-        csv_null=request.csv_null,
-        operations=request.operations,
-    )
+    opened = [
+        open_source(
+            part.source,
+            catalog,
+            permissive=request.permissive,
+            on_reject=invalid.add if reject is None else reject,
+            options=repository.objects.options,
+            mapping=part.mapping,
+            warnings=warnings,
+            csv_null=part.csv_null,
+            operations=part.operations,
+        )
+        for part in request.all_parts
+    ]
     ingress = BlobIngress(request.external_blobs, repository.objects.options)
     with Spool.from_batches(
-        invalid.checked(batches),
+        invalid.checked(chain.from_iterable(opened)),
         catalog,
         on_reject=reject,
         progress=request.progress,
         ingress=ingress,
-        has_operations=request.operations is not None,
+        has_operations=request.has_operations,
     ) as spool:
-        content = "" if request.idempotency_key is None else spool.digest()
+        content = "" if request.idempotency_key is None else _batch_text(request) or spool.digest()
         write = _write_request(request, content, bulk=spool.is_bulk and not request.dry_run)
         prepare = partial(
             prepare_load,
@@ -171,7 +175,7 @@ def _load_on_spark(
     content = (
         ""
         if request.idempotency_key is None
-        else canonical_text([request.source, request.mapping, request.csv_null])
+        else _batch_text(request) or canonical_text([request.source, request.mapping, request.csv_null])
     )
     write = _write_request(request, content, bulk=True)
     quarantine = _quarantine(request, target)
@@ -183,8 +187,12 @@ def _chooses_spark(repository: Repository, request: LoadRequest, size: int | Non
     from omnigraph.sources.splits import can_split
     from omnigraph.spark.engine.spark_load import is_spark_source
 
-    files = can_split(request.source)
-    spark_only = is_spark_source(request.source)
+    if request.parts:
+        # The driver stages the parts that are in memory.
+        files = True
+        spark_only = any(is_spark_source(part.source) for part in request.parts)
+    else:
+        files, spark_only = can_split(request.source), is_spark_source(request.source)
     if spark_only and request.engine == "local":
         raise InvalidInput("only Spark loads Spark DataFrames and tables", hint="use engine='spark'")
     large = files and not request.permissive and (size or 0) >= SPARK_BYTES
@@ -203,13 +211,22 @@ def _chooses_spark(repository: Repository, request: LoadRequest, size: int | Non
 
 def _resolve_mapping(repository: Repository, request: LoadRequest) -> LoadRequest:
     """Return the request with its mapping parsed and with the source that the mapping names."""
-    if request.mapping is None:
+    if all(part.mapping is None for part in request.all_parts):
         return request
     from omnigraph.sources.mapping.mapping_reader import read_mapping
 
     catalog = repository.snapshot(request.base).catalog
-    mapping = read_mapping(request.mapping, catalog, repository.objects.options)
-    return replace(request, source=mapping.source_of(request.source), mapping=mapping)
+
+    def resolved(part: LoadPart) -> LoadPart:
+        if part.mapping is None:
+            return part
+        mapping = read_mapping(part.mapping, catalog, repository.objects.options)
+        return replace(part, source=mapping.source_of(part.source), mapping=mapping)
+
+    if request.parts:
+        return replace(request, parts=tuple(map(resolved, request.parts)))
+    part = resolved(request.all_parts[0])
+    return replace(request, source=part.source, mapping=part.mapping)
 
 
 def _input_bytes(repository: Repository, request: LoadRequest) -> int | None:
@@ -219,7 +236,7 @@ def _input_bytes(repository: Repository, request: LoadRequest) -> int | None:
     """
     from omnigraph.sources.splits import can_split, input_bytes
 
-    if not can_split(request.source):
+    if request.parts or not can_split(request.source):
         return None
     engine_known = request.engine == "local" or repository.location.scheme == "memory"
     parts = request.source.values() if isinstance(request.source, Mapping) else [request.source]
@@ -251,6 +268,21 @@ def _request_text(request: LoadRequest, content: str) -> str:
     text = f"load\0{request.mode}\0{content}"
     extra = [request.op_column, request.order_by, request.require_existing]
     return f"{text}\0{json.dumps(extra)}" if any(extra) else text
+
+
+def _batch_text(request: LoadRequest) -> str:
+    """Return the types and operations of a batch; empty for another load.
+
+    The idempotency key of a batch stands for its rows, because a micro-batch that is repeated may have them in
+    another order.
+    """
+    if not request.parts:
+        return ""
+    parts = [
+        [sorted(map(str, part.source)) if isinstance(part.source, Mapping) else None, str(part.operations)]
+        for part in request.parts
+    ]
+    return f"batch\0{json.dumps(parts)}"
 
 
 def _create_branch(repository: Repository, request: LoadRequest, authorizer: Authorizer) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from omnigraph.api.results.commits import Commit
 from omnigraph.engine.engine_choice import check_engine
 from omnigraph.errors import InvalidInput
-from omnigraph.load.load_request import LoadRequest
+from omnigraph.load.load_request import LoadRequest, check_operations
 from omnigraph.load.reject_limit import RejectLimit
 from omnigraph.load.reject_target import check_rejects
 from omnigraph.rules.load_mode import LOAD_MODES, LoadMode
@@ -100,16 +100,3 @@ def check_load(request: LoadRequest) -> None:
         if request.rejects is None:
             raise InvalidInput("max_rejects needs rejects", hint="rejects says where rejected records go")
         RejectLimit.parse(request.max_rejects)
-
-
-def check_operations(mode: str, op_column: str | None, order_by: str | None) -> None:
-    """Raise `InvalidInput` for an operation or order column with a mode that has none."""
-    if op_column is not None and mode not in ("merge", "patch"):
-        raise InvalidInput(
-            f"an operation column does not apply to mode '{mode}'",
-            hint="use mode 'merge' to replace whole rows or 'patch' to keep columns that are not given",
-        )
-    if order_by is not None and mode not in ("merge", "patch", "delete"):
-        raise InvalidInput(
-            f"an order column does not apply to mode '{mode}'", hint="use mode merge, patch or delete"
-        )

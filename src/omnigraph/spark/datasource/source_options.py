@@ -7,9 +7,10 @@ from typing import Final
 
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import did_you_mean
+from omnigraph.load.load_request import check_operations
 from omnigraph.load.sink_options import SinkOptions
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
-from omnigraph.rules.load_mode import WriteMode
+from omnigraph.rules.load_mode import LOAD_MODES, LoadMode
 from omnigraph.store.location import Location
 
 STORAGE_PREFIX: Final = "storage."
@@ -28,7 +29,9 @@ _OPTION_PREFIX: Final = "option."
 # Spark passes the argument of `load` and `save` as `path`.
 _GRAPH: Final = ("uri", "path", "type", "branch")
 READ_OPTIONS: Final = (*_GRAPH, "commit", "snapshot", "timestamp", "columns", "where", "rowsPerPartition")
-_WRITE: Final = (*_GRAPH, "createFrom", "mode", "message", "actor", "externalBlobs", "rejects", "maxRejects")
+_ROWS: Final = ("typeColumn", "opColumn", "orderBy", "requireExisting")
+_REJECTS: Final = ("rejects", "maxRejects")
+_WRITE: Final = (*_GRAPH, "createFrom", "mode", "message", "actor", "externalBlobs", *_REJECTS, *_ROWS)
 WRITE_OPTIONS: Final = (*_WRITE, "ifCommit", "idempotencyKey")
 # Spark passes its own last two options on.
 STREAM_OPTIONS: Final = (*_WRITE, "checkpointLocation", "queryName")
@@ -120,7 +123,7 @@ def positive(values: Mapping[str, str], name: str, default: int) -> int:
 def write_options(options: Mapping[str, str], *, overwrite: bool) -> SinkOptions:
     """Parse the options of ``df.write``. `overwrite` is true for the Spark mode ``overwrite``."""
     values = known_options(options, WRITE_OPTIONS)
-    mode = _mode(values.get("mode", "overwrite" if overwrite else "append"), ("append", "merge", "overwrite"))
+    mode = _mode(values.get("mode", "overwrite" if overwrite else "append"), LOAD_MODES)
     if overwrite != (mode == "overwrite"):
         raise InvalidInput(
             f"option 'mode' is '{mode}', but the Spark mode is {'overwrite' if overwrite else 'append'}",
@@ -137,20 +140,29 @@ def stream_options(options: Mapping[str, str], *, overwrite: bool) -> SinkOption
             "streams do not support the output mode 'complete'",
             hint='use output mode append, or foreachBatch with a write of mode("overwrite")',
         )
-    return _write_options(values, _mode(values.get("mode", "append"), ("append", "merge")))
+    allowed = [mode for mode in LOAD_MODES if mode != "overwrite"]
+    return _write_options(values, _mode(values.get("mode", "append"), allowed))
 
 
-def _mode(name: str, allowed: Sequence[WriteMode]) -> WriteMode:
+def _mode(name: str, allowed: Sequence[LoadMode]) -> LoadMode:
     for mode in allowed:
         if mode == name:
             return mode
     raise InvalidInput(f"option 'mode': unknown mode '{name}'", hint=f"use one of {', '.join(allowed)}")
 
 
-def _write_options(values: Mapping[str, str], mode: WriteMode) -> SinkOptions:
+def _write_options(values: Mapping[str, str], mode: LoadMode) -> SinkOptions:
+    check_operations(mode, values.get("opcolumn"), values.get("orderby"))
+    type_column = values.get("typecolumn")
+    if type_column is not None and values.get("type"):
+        raise InvalidInput("the type is specified twice, by the options 'type' and 'typeColumn'")
     return SinkOptions(
         uri=graph_location(values).uri,
-        type=required(values, "type"),
+        type=required(values, "type") if type_column is None else None,
+        type_column=type_column,
+        op_column=values.get("opcolumn"),
+        order_by=values.get("orderby"),
+        require_existing=_flag(values, "requireExisting"),
         branch=values.get("branch", "main").strip(),
         mode=mode,
         storage=storage_options(values),
@@ -163,6 +175,13 @@ def _write_options(values: Mapping[str, str], mode: WriteMode) -> SinkOptions:
         rejects=values.get("rejects"),
         max_rejects=values.get("maxrejects"),
     )
+
+
+def _flag(values: Mapping[str, str], name: str) -> bool:
+    text = values.get(name.lower(), "false").strip().lower()
+    if text not in ("true", "false"):
+        raise InvalidInput(f"option '{name}': expected true or false, got '{text}'")
+    return text == "true"
 
 
 def _external_blobs(text: str) -> ExternalBlobPolicy:

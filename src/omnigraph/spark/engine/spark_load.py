@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from omnigraph.errors import InvalidInput
 
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
     from omnigraph.graph.write_request import Prepare, WriteRequest, WriteResult
     from omnigraph.load.distributed import Stage
     from omnigraph.load.load import LoadResult
-    from omnigraph.load.load_request import LoadRequest
+    from omnigraph.load.load_request import LoadPart, LoadRequest
     from omnigraph.load.quarantine import Quarantine
     from omnigraph.load.split_staging import LoadJob, SplitReport
     from omnigraph.sources.mapping.type_mapping import TypeMapping
+    from omnigraph.sources.rejects import OnReject
     from omnigraph.store.storage_options import StorageOptions
 
 T = TypeVar("T")
+# Stages some splits.
+StageJob: TypeAlias = "Callable[[], list[SplitReport]]"
 _TABLE = "table:"
 # Jobs that stage DataFrames at the same time. Each of them can use all cores, so more would not be faster.
 _MAX_JOBS = 4
@@ -41,7 +45,7 @@ def is_frame(source: Any) -> bool:
 
 def is_spark_source(source: Any) -> bool:
     """Return whether only Spark can read the source: it contains a DataFrame or a table of Spark's catalog."""
-    return isinstance(source, Mapping) and any(is_frame(part) or _is_table(part) for part in source.values())
+    return isinstance(source, Mapping) and any(map(_is_spark, source.values()))
 
 
 def load_on_spark(
@@ -65,9 +69,10 @@ def load_on_spark(
 
     catalog = repository.snapshot(request.base).catalog
     options = repository.objects.options
-    source = request.source
-    named = [find_table(catalog, str(name)).key for name in source] if isinstance(source, Mapping) else []
-    spark = session_for(request.spark or _session_of(source))
+    sources = [part.source for part in request.all_parts]
+    by_type = [source for source in sources if isinstance(source, Mapping)]
+    named = [find_table(catalog, str(name)).key for source in by_type for name in source]
+    spark = session_for(request.spark or next(filter(None, map(_session_of, sources)), None))
     run: RunTasks = partial(run_tasks, spark)
     tasks = LoadTasks(
         stage=_stage(request, catalog, options, run, spark), run=run, open_keys=partial(SparkKeys, spark)
@@ -90,62 +95,114 @@ def load_on_spark(
 def _stage(
     request: LoadRequest, catalog: Catalog, options: StorageOptions, run: RunTasks, spark: Any
 ) -> Stage:
-    """Return a function that stages the source: all files as one job, and each DataFrame as a job of its own.
+    """Return a function that stages the parts of a load. Their split numbers are in the order of the parts.
 
-    Jobs run at the same time, so that the last tasks of one job do not leave the cluster idle.
+    All files of a part are one job, and each DataFrame is a job of its own. Jobs run at the same time, so that the
+    last tasks of one job do not leave the cluster idle.
     """
-    from omnigraph.catalog.table_lookup import find_table
-    from omnigraph.load.distributed import staged_splits
-    from omnigraph.sources.mapping.type_mapping import with_operations
-    from omnigraph.sources.splits import plan_splits
-
-    source, mapping = request.source, request.mapping
-    if not isinstance(source, Mapping):
-        return staged_splits(run, plan_splits(source, catalog, options, operations=request.operations))
-    files = {
-        name: part for name, part in source.items() if isinstance(part, str | Path) and not _is_table(part)
-    }
-    # Two names may refer to one type, as with files; both contain its rows.
-    frames = [
-        (find_table(catalog, str(name)).key, _frame(part, spark))
-        for name, part in source.items()
-        if name not in files
-    ]
-    splits = (
-        plan_splits(
-            files,
-            catalog,
-            options,
-            mapping=mapping,
-            csv_null=request.csv_null,
-            operations=request.operations,
-        )
-        if files
-        else []
-    )
+    planned = [_plan_part(part, catalog, options, run, spark) for part in request.all_parts]
+    length = MAX_SPLITS // len(planned)
 
     def stage(job: LoadJob) -> list[SplitReport]:
-        # The numbers of splits order the records of the input, so each DataFrame has a range of its own.
-        first, width = frame_ranges(len(splits), len(frames))
-        jobs: list[Callable[[], list[SplitReport]]] = [lambda: staged_splits(run, splits)(job)]
-        for number, (key, frame) in enumerate(frames):
-            own = None if mapping is None else mapping.types.get(key)
-            own = with_operations(key, own, request.operations)
-            jobs.append(partial(_stage_frame, job, key, frame, first + number * width, width, own))
+        jobs = [
+            item for number, jobs_of in enumerate(planned) for item in jobs_of(job, number * length, length)
+        ]
         return [report for reports in run_jobs(jobs) for report in reports]
 
     return stage
 
 
-def frame_ranges(splits: int, frames: int) -> tuple[int, int]:
+def _plan_part(
+    part: LoadPart, catalog: Catalog, options: StorageOptions, run: RunTasks, spark: Any
+) -> Callable[[LoadJob, int, int], list[StageJob]]:
+    """Return a function that returns the jobs of a part, whose split numbers are in a range of a given length."""
+    from omnigraph.catalog.table_lookup import find_table
+    from omnigraph.load.distributed import staged_splits
+    from omnigraph.sources.mapping.type_mapping import with_operations
+    from omnigraph.sources.splits import plan_splits
+
+    source, mapping = part.source, part.mapping
+    items = dict(source) if isinstance(source, Mapping) else {}
+    files = {
+        name: item for name, item in items.items() if isinstance(item, str | Path) and not _is_table(item)
+    }
+    others = {name: item for name, item in items.items() if name not in files and not _is_spark(item)}
+    if others and part.operations is None:
+        raise _unsupported(next(iter(others.values())))
+    # Two names may refer to one type, as with files; both contain its rows.
+    frames = [
+        (find_table(catalog, str(name)).key, _frame(item, spark))
+        for name, item in items.items()
+        if _is_spark(item)
+    ]
+    is_path = isinstance(source, str | Path)
+    in_memory = others if items else None if is_path else source
+    splits = (
+        plan_splits(
+            files if items else source,
+            catalog,
+            options,
+            mapping=mapping,
+            csv_null=part.csv_null,
+            operations=part.operations,
+        )
+        if files or is_path
+        else []
+    )
+    has_rows = bool(others) or (not items and not is_path)
+
+    def jobs_of(job: LoadJob, start: int, length: int) -> list[StageJob]:
+        # The numbers of splits order the records of the input, so each DataFrame has a range of its own.
+        first, width = frame_ranges(len(splits), len(frames) + has_rows, length)
+        numbered = [replace(split, number=start + split.number) for split in splits]
+        jobs: list[StageJob] = [lambda: staged_splits(run, numbered)(job)]
+        for number, (key, frame) in enumerate(frames):
+            own = None if mapping is None else mapping.types.get(key)
+            own = with_operations(key, own, part.operations)
+            jobs.append(partial(_stage_frame, job, key, frame, start + first + number * width, width, own))
+        if has_rows:
+            last = start + first + len(frames) * width
+            jobs.append(partial(_stage_rows, job, replace(part, source=in_memory), last))
+        return jobs
+
+    return jobs_of
+
+
+def _stage_rows(job: LoadJob, part: LoadPart, number: int) -> list[SplitReport]:
+    """Stage rows that are in the memory of this process."""
+    from omnigraph.load.split_staging import stage_read
+    from omnigraph.sources.readers import open_source
+    from omnigraph.sources.splits import Split
+
+    count = 0
+
+    def read(on_reject: OnReject | None) -> Iterator[Any]:
+        nonlocal count
+        opened = open_source(
+            part.source,
+            job.catalog,
+            on_reject=on_reject,
+            options=job.scratch.options,
+            mapping=part.mapping,
+            csv_null=part.csv_null,
+            operations=part.operations,
+        )
+        for batch in opened:
+            count += batch.rows.num_rows
+            yield batch
+
+    return [stage_read(job, Split(number, "rows", f"rows {number}", ""), read, lambda: count)]
+
+
+def frame_ranges(splits: int, frames: int, length: int = MAX_SPLITS) -> tuple[int, int]:
     """Return the first split number of the first DataFrame, and the length of the range of each DataFrame.
 
     >>> frame_ranges(3, 2)
     (2796202, 2796202)
     """
-    width = MAX_SPLITS // (frames + 1)
+    width = length // (frames + 1)
     if splits > width:
-        width = (MAX_SPLITS - splits) // max(1, frames)
+        width = (length - splits) // max(1, frames)
         return splits, width
     return width, width
 
@@ -189,10 +246,18 @@ def _frame(part: Any, spark: Any) -> Any:
         return part
     if _is_table(part):
         return spark.table(str(part).removeprefix(_TABLE))
-    raise InvalidInput(
+    raise _unsupported(part)
+
+
+def _unsupported(part: Any) -> InvalidInput:
+    return InvalidInput(
         f"Spark cannot load from {type(part).__name__}",
         hint="use paths, DataFrames or table:NAME; spark.createDataFrame converts a table in memory",
     )
+
+
+def _is_spark(part: Any) -> bool:
+    return is_frame(part) or _is_table(part)
 
 
 def _is_table(part: Any) -> bool:
