@@ -1,15 +1,12 @@
-"""The types of a graph as SQL tables: one commit for all of them, until they are refreshed."""
+"""The types of a graph as SQL views: one commit for all of them, until they are refreshed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 import omnigraph as og
 import omnigraph.spark
-from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,35 +22,24 @@ def test_registered_graph_is_read_by_sql_at_one_commit_until_refresh(
     graph.load({"Person": people, "Knows": [{"from": "p1", "to": "p2"}]})
     tables = omnigraph.spark.register(spark, graph=str(tmp_path / "it's.omni"), name="friends")
     try:
-        joined = spark.sql("select p.age from friends.Person p join friends.knows k on p.id = k.src")
+        joined = spark.sql("select p.age from friends_Person p join friends_knows k on p.id = k.src")
         assert [row.age for row in joined.collect()] == [1]
         graph.load({"Person": [{"name": "new"}]})
-        assert spark.table("friends.Person").count() == 10
+        assert spark.table("friends_Person").count() == 10
         assert tables.refresh().commit == graph.commits(limit=1)[0].id
-        assert spark.table("friends.Person").count() == 11
+        assert spark.table("friends_Person").count() == 11
         pinned = omnigraph.spark.register(
             spark, graph=graph.uri, name="friends", commit=graph.commits(limit=2)[1].id
         )
         assert (
-            spark.table("friends.Person").count()
-            == pinned.refresh().spark.table("friends.Person").count()
+            spark.table("friends_Person").count()
+            == pinned.refresh().spark.table("friends_Person").count()
             == 10
         )
+        pinned.drop()
     finally:
         tables.drop()
-    assert not spark.catalog.databaseExists("friends")
-
-
-def test_register_over_other_tables_raises_and_keeps_them(spark: SparkSession, tmp_path: Path) -> None:
-    graph = og.init(tmp_path / "g.omni", schema=SCHEMA)
-    spark.sql("create database busy")
-    try:
-        spark.sql(f"create table busy.mine using parquet location '{tmp_path}/mine' as select 1 as a")
-        with pytest.raises(InvalidInput, match="which is not a graph's"):
-            omnigraph.spark.register(spark, graph=graph.uri, name="busy")
-        assert spark.table("busy.mine").count() == 1
-    finally:
-        spark.sql("drop database busy cascade")
+    assert not spark.catalog.tableExists("friends_Person")
 
 
 def test_partitions_of_one_fragment_hold_rows_per_partition(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,18 +14,6 @@ from omnigraph.rules.load_mode import LOAD_MODES, LoadMode
 from omnigraph.store.location import Location
 
 STORAGE_PREFIX: Final = "storage."
-# Spark adds properties to the options of a table that CREATE TABLE ... USING omnigraph made, and every option once
-# more with a prefix.
-_PROVIDER: Final = "provider"
-_TABLE_PROPERTIES: Final = (
-    _PROVIDER,
-    "serialization.format",
-    "owner",
-    "external",
-    "location",
-    "is_managed_location",
-)
-_OPTION_PREFIX: Final = "option."
 # Spark passes the argument of `load` and `save` as `path`.
 _GRAPH: Final = ("uri", "path", "type", "branch")
 READ_OPTIONS: Final = (*_GRAPH, "commit", "snapshot", "timestamp", "columns", "where", "rowsPerPartition")
@@ -43,7 +31,7 @@ def known_options(options: Mapping[str, str], known: Sequence[str]) -> dict[str,
     >>> known_options({"URI": "g", "storage.region": "x"}, READ_OPTIONS)
     {'uri': 'g', 'storage.region': 'x'}
     """
-    values = _without_table_properties({name.lower(): value for name, value in options.items()})
+    values = {name.lower(): value for name, value in options.items()}
     names = {name.lower() for name in known}
     for name in values:
         if name not in names and not name.startswith(STORAGE_PREFIX):
@@ -52,26 +40,6 @@ def known_options(options: Mapping[str, str], known: Sequence[str]) -> dict[str,
                 hint=f"the options are {', '.join(known)} and {STORAGE_PREFIX}*",
             )
     return values
-
-
-def _without_table_properties(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a read without what Spark adds to those of a table.
-
-    Spark passes the options of CREATE TABLE as they are, and later only with a prefix.
-
-    >>> _without_table_properties({"provider": "omnigraph", "option.uri": "g", "type": "A", "path": "w"})
-    {'uri': 'g', 'type': 'A'}
-    """
-    if _PROVIDER not in values:
-        return dict(values)
-    found: dict[str, str] = {}
-    for name, value in values.items():
-        if name not in _TABLE_PROPERTIES:
-            found.setdefault(name.removeprefix(_OPTION_PREFIX), value)
-    if "uri" in found:
-        # A managed table has a path in Spark's warehouse, where nothing is stored.
-        found.pop("path", None)
-    return found
 
 
 def storage_options(values: Mapping[str, str]) -> dict[str, str]:
