@@ -36,8 +36,8 @@ TWINS = (
 )
 
 
-# It waits for nothing.
-PLAIN = {"acting_as"}
+# They wait for nothing. A batch waits when its context ends.
+PLAIN = {"acting_as", "batch"}
 
 
 def run(work: Callable[[AsyncGraph], Coroutine[Any, Any, None]]) -> None:

@@ -140,6 +140,7 @@ TABLE: dict[str, Ask] = {
     "Graph.baseline": Ask(lambda g: g.baseline(StringIO(), branch="dev"), "export", "dev"),
     "Graph.mutate": Ask(lambda g: g.mutate(ADD, {"n": "Bo"}, branch="dev"), "change", "dev"),
     "Graph.load": Ask(lambda g: g.load(BO, branch="dev"), "change", "dev"),
+    "Graph.batch": Ask(lambda g: g.batch(branch="dev").load(BO).commit(), "change", "dev"),
     "Graph.revert": Ask(
         lambda g: g.revert(newest(g), branch="dev"), "change", "dev", looks_up=True, reads="dev"
     ),

@@ -21,4 +21,5 @@ def test_soak_prints_a_line_for_each_checkpoint_and_equals_the_replay(tmp_path: 
     assert soak(tmp_path, options)
     (line,) = json.loads(options.output.read_text())
     assert line["commits"] == 24
-    assert line["files"] > line["live_rows"] > 0
+    assert line["files"] > 0
+    assert line["live_rows"] > 0

@@ -40,7 +40,7 @@ def test_commands_are_completed_and_old_names_are_not() -> None:
 
 def test_values_of_options_are_completed() -> None:
     assert completed("omnigraph query --format j") == ["json", "jsonl"]
-    assert completed("omnigraph load --mode ") == ["overwrite", "append", "merge"]
+    assert completed("omnigraph load --mode ") == ["overwrite", "append", "merge", "patch", "delete"]
 
 
 @pytest.mark.parametrize(

@@ -299,13 +299,16 @@ def test_feed_after_an_unknown_commit_returns_404(everyone: httpx.Client) -> Non
 
 def test_remote_handle_denies_the_deleted_state(served: Running, history: History) -> None:
     graph = connect(served.url, "team", token=TOKENS["bob"])
-    allowed = []
-    for name, entry_points in ENTRY_POINTS.items():
-        for form, entry_point in entry_points.items():
-            if _is_allowed(entry_point, graph, history):
-                allowed.append(f"{name}-{form}")
-    # Spark and backups run beside the graph, not over HTTP.
-    assert [name for name in allowed if not name.startswith(("Graph.dataframe", "Graph.backup"))] == []
+    # Spark, backups and batches run beside the graph, not over HTTP.
+    local = ("Graph.dataframe", "Graph.backup", "Graph.batch")
+    allowed = [
+        f"{name}-{form}"
+        for name, entry_points in ENTRY_POINTS.items()
+        if not name.startswith(local)
+        for form, entry_point in entry_points.items()
+        if _is_allowed(entry_point, graph, history)
+    ]
+    assert allowed == []
 
 
 def _is_allowed(entry_point: EntryPoint, graph: Any, history: History) -> bool:

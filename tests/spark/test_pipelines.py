@@ -18,6 +18,8 @@ from omnigraph.errors import Conflict
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "shop"
 
 

@@ -185,6 +185,12 @@ ENTRY_POINTS: dict[str, dict[str, EntryPoint]] = {
             lambda g, s: g.load({"Person": []}, branch=fresh_name(), create_from=s.branch), "named"
         )
     },
+    "Graph.batch(create_from)": {
+        "branch": EntryPoint(
+            lambda g, s: g.batch(branch=fresh_name(), create_from=s.branch).load({"Person": []}).commit(),
+            "named",
+        )
+    },
     "Branches.create(source)": {
         "branch": EntryPoint(lambda g, s: g.branches.create(fresh_name(), s.branch), "named")
     },
