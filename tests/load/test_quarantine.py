@@ -47,11 +47,28 @@ def places(records: Records) -> dict[int, tuple[str, int]]:
     return dict(enumerate(every, 1))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(loads(), min_size=1, max_size=2))
+HISTORIES = st.lists(loads(), min_size=1, max_size=2)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=HISTORIES)
 def test_quarantine_of_any_load_leaves_out_what_the_model_leaves_out(
     graph: Repository, steps: list[tuple[WriteMode, Records]]
 ) -> None:
+    check_quarantine(graph, steps)
+
+
+@pytest.mark.long
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=HISTORIES)
+def test_quarantine_of_many_loads_leaves_out_what_the_model_leaves_out(
+    graph: Repository, steps: list[tuple[WriteMode, Records]]
+) -> None:
+    check_quarantine(graph, steps)
+
+
+def check_quarantine(graph: Repository, steps: list[tuple[WriteMode, Records]]) -> None:
+    """Perform loads in memory and on disk, and compare both with the model."""
     number = len(graph.branches())
     small, bulk = f"small-{number}", f"bulk-{number}"
     graph.create_branch(small)
@@ -114,6 +131,16 @@ def test_quarantine_cascades_from_duplicate_nodes_over_edges_to_cardinality(
         ("K", "k7", 7, "unique", "@unique violation on K.id: value 'k7' held by 'k7' and 'k7'"),
     ]
     assert rejects[2]["record"] == {"edge": "K", "from": "p7", "to": "p8", "data": {"id": "k7"}}
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_quarantine_of_too_many_edges_keeps_the_first_records(graph: Repository, bulk: bool) -> None:
+    branch = f"first-{bulk}"
+    graph.create_branch(branch)
+    edges = [edge(f"k{number}", "p7", f"p{9 - number}") for number in (9, 8, 7, 6)]
+    records: Records = {"node:P": [{"id": "p7"}], "edge:K": edges}
+    reported, rejects = attempt(graph, records, "append", branch, bulk)
+    assert (reported.edges, [item["id"] for item in rejects]) == ({"K": 2}, ["k7", "k6"])
 
 
 @pytest.mark.parametrize("bulk", [False, True])
