@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -92,7 +93,7 @@ class KeyRule:
     offenders: Callable[[str], Select] | None = None
 
 
-class KeyCheckedLoad:
+class KeyCheckedLoad(ABC):
     """A load whose rules are queries over key tables.
 
     `loaded` are the tables that the input names, `generated_ids` those of them whose ids were all generated, so
@@ -311,9 +312,9 @@ class KeyCheckedLoad:
             self._rejected[key] = np.sort(np.concatenate(rejected))
             self._leave_out_keys(table, self._offenders[key])
 
+    @abstractmethod
     def _leave_out_keys(self, table: Table, offenders: Sequence[str]) -> None:
         """Remove offenders from the keys of a table, and find the superseded records anew."""
-        raise NotImplementedError
 
     def _remove_keys(self, keys: str, offenders: Sequence[str]) -> None:
         for name in offenders:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,7 +90,7 @@ class TaskKeys(KeyTables, Protocol):
         ...
 
 
-class FragmentLoad(KeyCheckedLoad, ABC):
+class FragmentLoad(KeyCheckedLoad):
     """A load whose rows are in uncommitted fragments and whose keys are in files."""
 
     def __init__(
