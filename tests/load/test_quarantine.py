@@ -133,6 +133,36 @@ def test_quarantine_cascades_from_duplicate_nodes_over_edges_to_cardinality(
     assert rejects[2]["record"] == {"edge": "K", "from": "p7", "to": "p8", "data": {"id": "k7"}}
 
 
+def check_chain(graph: Repository, branch: str, bulk: bool, length: int) -> None:
+    """Shift a unique value along a chain whose last value is taken: each round returns one stored row."""
+    graph.create_branch(branch)
+    ids = [f"c{at}" for at in range(length + 1)]
+    # The mails of the schema have only letters.
+    mails = ["chain" + "".join(chr(ord("a") + int(digit)) for digit in str(at)) for at in range(length + 1)]
+    people = [{"id": id_, "mail": mail} for id_, mail in zip(ids, mails, strict=True)]
+    load(graph, {"node:P": people}, "append", branch=branch)
+    shifted: Records = {
+        "node:P": [{"id": id_, "mail": mail} for id_, mail in zip(ids, mails[1:], strict=False)]
+    }
+    reported, rejects = attempt(graph, shifted, "merge", branch, bulk)
+    assert isinstance(reported, LoadResult)
+    assert (reported.rejected, {item["rule"] for item in rejects}) == (length, {"unique"})
+    stored = {row["id"]: row["mail"] for row in image(graph, branch)["node:P"]}
+    assert [stored[id_] for id_ in ids] == mails
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_quarantine_of_a_merge_follows_a_chain_of_returning_rows_to_its_end(
+    graph: Repository, bulk: bool
+) -> None:
+    check_chain(graph, f"chain-{bulk}", bulk, length=12)
+
+
+@pytest.mark.long
+def test_quarantine_of_a_merge_follows_a_chain_of_more_than_a_thousand_rounds(graph: Repository) -> None:
+    check_chain(graph, "long-chain", bulk=False, length=1_010)
+
+
 @pytest.mark.parametrize("bulk", [False, True])
 def test_quarantine_of_too_many_edges_keeps_the_first_records(graph: Repository, bulk: bool) -> None:
     branch = f"first-{bulk}"

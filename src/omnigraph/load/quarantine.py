@@ -31,8 +31,6 @@ from omnigraph.sources.rejects import Reject
 
 # Position, place, source, id, rule and reason of a record.
 _Line: TypeAlias = tuple[int, int, str | None, str | None, str, str]
-# Records that return to a merge through the rejection of others can form chains. Each link is a round.
-_MAX_ROUNDS = 1_000
 _MEMORY_BYTES = 1 << 20
 # The members of a rejected record that an error repeats.
 _REPORTED = ("source", "line", "type", "id", "rule")
@@ -90,8 +88,12 @@ class LeftOut:
             return {key: sum(map(len, parts)) for key, parts in self._positions.items()}, remaining
 
     def _leave_out(self, stack: ExitStack) -> Violations:
-        violations = Violations()
-        for _ in range(_MAX_ROUNDS):
+        """Leave out records round by round, and return the violations that remain.
+
+        In a merge the stored row of a record that is left out counts again, so there can be as many rounds as
+        records. Each round leaves out at least one record, so the rounds end.
+        """
+        while True:
             violations = next((item for item in self._load.violations() if item), Violations())
             if not violations:
                 return violations
@@ -99,12 +101,11 @@ class LeftOut:
                 key: self._write(stack, self._catalog.tables[key], offenses)
                 for key, offenses in self._load.offenders().items()
             }
-            if not found:
+            if not any(map(len, found.values())):
                 return violations
             for key, positions in found.items():
                 self._positions.setdefault(key, []).append(positions)
             self._load.leave_out(found)
-        return violations
 
     def _write(self, stack: ExitStack, table: Table, offenses: Iterator[Offense]) -> Positions:
         """Write the reasons of records to a temporary file, and return the positions of the records."""
