@@ -401,3 +401,59 @@ class TestMappings:
         assert outcome.code == 1
         assert "nam" in outcome.stderr
         assert "name" in outcome.stderr
+
+
+class TestRowOperations:
+    """The Person of the schema has a key, so a change names a row by it."""
+
+    @pytest.fixture(autouse=True)
+    def people(self, folder: Path) -> None:
+        run("load", "--data", str(folder / "d.jsonl"), "--mode", "append", "g.omni")
+
+    @staticmethod
+    def rows() -> dict[str, object]:
+        lines = map(json.loads, run("export", "g.omni").stdout.splitlines())
+        return {
+            line["data"]["name"] if "type" in line else line["edge"]: line["data"].get("age")
+            for line in lines
+        }
+
+    def test_load_patch_keeps_columns_that_are_not_given(self, folder: Path) -> None:
+        write(folder / "p.csv", "name\nAnn\nCid\n")
+        outcome = run("load", "--data", "Person=p.csv", "--mode", "patch", "g.omni")
+        assert (outcome.code, outcome.stderr) == (0, TARGET)
+        assert outcome.stdout.splitlines()[1:] == ["  Person: 1 inserted, 1 unchanged"]
+        assert self.rows() == {"Ann": 30, "Bob": None, "Knows": None, "Cid": None}
+
+    def test_load_delete_removes_nodes_with_their_edges(self, folder: Path) -> None:
+        write(folder / "gone.csv", "name\nAnn\nNobody\n")
+        command = ("load", "--data", "Person=gone.csv", "--mode", "delete", "g.omni")
+        refused = run(*command, "--require-existing")
+        assert refused.code == 1
+        assert "has no id 'Nobody' to delete" in refused.stderr
+        outcome = run(*command, "--json")
+        document = json.loads(outcome.stdout)
+        assert (outcome.code, document["mode"], document["total_entities"]) == (0, "delete", 0)
+        assert self.rows() == {"Bob": None}
+
+    def test_load_change_log_applies_the_newest_change_of_each_key_as_one_commit(self, folder: Path) -> None:
+        write(
+            folder / "log.csv",
+            "op,at,name,age\nU,3,Ann,33\nI,1,Ann,31\nc,2,Cid,5\nd,9,Bob,\nu,4,Bob,44\n",
+        )
+        before = commits()
+        outcome = run(
+            "load", "--data", "Person=log.csv", "--mode", "merge",
+            "--op-column", "op", "--order-by", "at", "g.omni",
+        )  # fmt: skip
+        assert outcome.code == 0, outcome.stderr
+        assert outcome.stdout.splitlines()[1:] == ["  Person: 1 inserted, 1 updated, 1 deleted, 2 superseded"]
+        assert (self.rows(), commits()) == ({"Ann": 33, "Cid": 5}, before + 1)
+
+    def test_load_change_log_with_an_unknown_operation_is_refused(self, folder: Path) -> None:
+        write(folder / "log.csv", "op,name\nU,Ann\nX,Bob\n")
+        outcome = run("load", "--data", "Person=log.csv", "--mode", "merge", "--op-column", "op", "g.omni")
+        assert outcome.code == 1
+        assert "X" in outcome.stderr
+        assert "line 3" in outcome.stderr or "row 2" in outcome.stderr
+        assert self.rows()["Bob"] is None

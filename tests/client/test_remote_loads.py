@@ -405,3 +405,36 @@ def test_load_with_failing_source_raises_its_error(twins: Twins) -> None:
     with pytest.raises(NotFound):
         twins.remote.load([ANN], branch="nowhere")
     assert twins.remote.load([ANN]).total == 1
+
+
+def test_row_operations_over_http_equal_those_of_a_local_graph(twins: Twins, folder: Path) -> None:
+    (folder / "log.csv").write_text("kind,at,name,age\nU,3,Ann,33\nI,1,Ann,31\nd,2,Bob,\nc,4,Cy,5\n")
+    twins.load(lambda: [ANN, BOB, KNOWS, {"type": "City", "data": {"name": "Bern", "size": 1.5}}])
+    patched = twins.load(
+        lambda: {"Person": pa.table({"name": ["Ann"], "born": [date(1990, 5, 1)]})}, mode="patch"
+    )
+    assert patched.affected == {"Person": {"inserted": 0, "updated": 1, "deleted": 0}}
+    logged = twins.load(
+        lambda: {"Person": folder / "log.csv"}, mode="patch", op_column="kind", order_by="at", message="log"
+    )
+    assert logged.affected["Person"] == {"inserted": 1, "updated": 1, "deleted": 1}
+    assert logged.affected["Knows"]["deleted"] == 1
+    twins.load(
+        lambda: [
+            {"type": "City", "op": "d", "seq": 2, "data": {"name": "Bern"}},
+            {"type": "City", "op": "u", "seq": 1, "data": {"name": "Bern", "size": 2.0}},
+            {"type": "Person", "op": "u", "seq": 1, "data": {"name": "Cy", "age": 6}},
+        ],
+        mode="merge",
+        op_column="op",
+        order_by="seq",
+    )
+    gone = twins.load(lambda: {"Person": [{"name": "Cy"}, {"name": "Nobody"}]}, mode="delete")
+    assert gone.skipped["Person"] == {"superseded": 0, "unchanged": 0, "absent": 1}
+    (left,) = records(twins.remote)
+    assert (left["data"]["name"], left["data"]["age"]) == ("Ann", 33)
+    assert left["data"]["born"] is not None
+    refused = twins.refuse(lambda: {"Person": [{"name": "Cy"}]}, mode="delete", require_existing=True)
+    assert "has no id 'Cy' to delete" in refused.message
+    refused = twins.refuse(lambda: {"Person": [{"name": "Cy"}]}, mode="delete", op_column="op")
+    assert "operation column does not apply to mode 'delete'" in refused.message

@@ -174,3 +174,66 @@ def test_merge_of_keyless_edges_that_breaks_unique_has_a_hint(client: httpx.Clie
     body = error_body(client.post("/load", json={"data": line, "mode": "merge"}), 400)
 
     assert "@key(src, dst)" in body["hint"]
+
+
+def stored(client: httpx.Client) -> dict[str, object]:
+    """Ages by the name of a person, and the edges as their ends."""
+    lines = map(json.loads, client.post("/export", json={}).text.splitlines())
+    return {
+        line["data"]["name"] if "type" in line else f"{line['from']}-{line['to']}": line["data"].get("age")
+        for line in lines
+    }
+
+
+def test_load_ndjson_change_log_applies_the_newest_change_of_each_key(client: httpx.Client) -> None:
+    before = stored(client)
+    log = [
+        {"type": "Person", "op": "u", "at": 9, "data": {"name": "Cid", "age": 9}},
+        {"type": "Person", "op": "c", "at": 1, "data": {"name": "Cid", "age": 1}},
+        {"type": "Person", "op": "d", "at": 7, "data": {"name": "Bob"}},
+        {"type": "Person", "op": "u", "at": 5, "data": {"name": "Bob", "age": 5}},
+    ]
+    found = success_body(
+        client.post(
+            "/load/ndjson",
+            params={"mode": "merge", "op_column": "op", "order_by": "at"},
+            content="".join(f"{json.dumps(record)}\n" for record in log),
+            headers=LINES,
+        ),
+        responses.GraphBatchLoadOutput,
+    )
+    assert found["mode"] == "merge"
+    assert stored(client) == {
+        name: age for name, age in {**before, "Cid": 9}.items() if "Bob" not in name.split("-")
+    }
+
+
+def test_load_ndjson_patch_and_delete_by_key(client: httpx.Client) -> None:
+    before = stored(client)
+    patch = '{"type":"Person","data":{"name":"Ann"}}\n{"type":"Person","data":{"name":"Bob","age":8}}\n'
+    for mode, text, expected in (
+        ("patch", patch, {**before, "Bob": 8}),
+        ("delete", '{"type":"Person","data":{"name":"Nobody"}}\n', {**before, "Bob": 8}),
+        ("delete", '{"type":"Person","data":{"name":"Bob"}}\n', None),
+    ):
+        response = client.post("/load/ndjson", params={"mode": mode}, content=text, headers=LINES)
+        assert success_body(response, responses.GraphBatchLoadOutput)["mode"] == mode
+        if expected is not None:
+            assert stored(client) == expected
+    assert stored(client) == {name: age for name, age in before.items() if "Bob" not in name.split("-")}
+    refused = client.post(
+        "/load/ndjson",
+        params={"mode": "delete", "require_existing": "true"},
+        content=CID,
+        headers=LINES,
+    )
+    assert "has no id 'Cid' to delete" in error_body(refused, 409)["error"]
+
+
+def test_load_text_with_modes_patch_and_delete_changes_rows(client: httpx.Client) -> None:
+    bob = {"type": "Person", "data": {"name": "Bob", "age": 8}}
+    for mode, expected in (("patch", 8), ("delete", None)):
+        body = {"data": json.dumps(bob), "mode": mode}
+        success_body(client.post("/load", json=body), responses.IngestOutput)
+        assert stored(client).get("Bob") == expected
+    assert names(client) == ["Ann"]

@@ -43,7 +43,10 @@ FromQuery: TypeAlias = Annotated[BranchName | None, Query(alias="from")]
 
 @router.post("/load", operation_id="cluster_load", response_model=responses.IngestOutput, responses=SUCCESS)
 async def load(context: Context, body: IngestRequest) -> Response:
-    """Load records from a JSON body. The records are JSON objects, on one or several lines each."""
+    """Load records from a JSON body. The records are JSON objects, on one or several lines each.
+
+    With the modes `patch` and `delete`, each record is on one line.
+    """
     return await _load_text(context, body)
 
 
@@ -106,7 +109,9 @@ async def _load_text(context: RequestContext, body: IngestRequest) -> Response:
 
     def work(graph: Graph) -> LoadReceipt:
         data = BytesIO(body.data.encode())
-        return _load(graph, data, body.branch, body.from_, body.mode, permissive=True)
+        # A change names its row and the columns to keep, so it is read by the strict rules.
+        permissive = body.mode not in ("patch", "delete")
+        return _load(graph, data, body.branch, body.from_, body.mode, permissive=permissive)
 
     receipts: list[LoadReceipt] = []
 
