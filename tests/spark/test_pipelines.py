@@ -131,6 +131,16 @@ def test_later_run_reads_only_new_files_and_changed_rows_of_the_database(shop: S
     assert status.waiting == ()
 
 
+def test_run_leaves_the_session_of_the_caller_active(shop: Shop, spark: SparkSession) -> None:
+    # createDataFrame activates its session.
+    spark.createDataFrame([(1,)], "n int")
+    shop.day("2026-05-02b", [("2", "Bert", "bert@example.org")], [])
+    shop.run()
+    active = type(spark).getActiveSession()
+    assert active is not None
+    assert active._jsparkSession.sessionUUID() == spark._jsparkSession.sessionUUID()
+
+
 def test_failed_audit_leaves_its_branch_and_the_next_run_excludes_it(shop: Shop) -> None:
     head = shop.head
     many = [(f"c{number}", "Dee", "") for number in range(51)]

@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -31,11 +32,12 @@ _FORMATS = {".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "nd
 
 def run_tests(pipeline: Pipeline, options: RunOptions) -> Iterator[TestResult]:
     """Run the tests of a pipeline file, each on a graph of its own in a temporary folder."""
-    session = lazy_session(options.spark)
     schema = _schema(pipeline)
-    for name, test in pipeline.definition.tests.items():
-        with tempfile.TemporaryDirectory(prefix="omnigraph-test-") as folder:
-            yield _run_test(pipeline, name, test, Path(folder), schema, session, options)
+    with ExitStack() as stack:
+        session = lazy_session(options.spark, stack)
+        for name, test in pipeline.definition.tests.items():
+            with tempfile.TemporaryDirectory(prefix="omnigraph-test-") as folder:
+                yield _run_test(pipeline, name, test, Path(folder), schema, session, options)
 
 
 def _schema(pipeline: Pipeline) -> str:

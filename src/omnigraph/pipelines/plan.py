@@ -23,7 +23,7 @@ def plan_pipeline(pipeline: Pipeline, options: RunOptions) -> PlanReport:
     """
     # Tasks of a dry run write scratch files beside the graph, which needs a handle for writing.
     with open_target(pipeline, "rw", options.actor) as graph, ExitStack() as stack:
-        session = lazy_session(options.spark)
+        session = lazy_session(options.spark, stack)
         found = find_run_input(graph, pipeline, session, full_refresh=options.full_refresh)
         steps = _schema_steps(pipeline, graph)
         changed = found.last is not None and found.last.definition != pipeline.digest

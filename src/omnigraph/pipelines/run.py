@@ -90,7 +90,7 @@ def run_on(
     started = datetime.now(UTC)
     run_id = str(ULID())
     with ExitStack() as stack:
-        session = session or lazy_session(options.spark)
+        session = session or lazy_session(options.spark, stack)
         if inputs is not None:
             found = RunInput(inputs, None, None, True)
         else:
@@ -112,8 +112,8 @@ def run_on(
         return _Run(graph, pipeline, options, record, run, frames).execute()
 
 
-def lazy_session(spark: Any) -> GetSession:
-    """Return a function that starts a session at its first call, with temporary views of its own."""
+def lazy_session(spark: Any, stack: ExitStack) -> GetSession:
+    """Return a function that starts a session at its first call. Its temporary views last until `stack` ends."""
     sessions: list[Any] = []
 
     def get() -> Any:
@@ -121,7 +121,7 @@ def lazy_session(spark: Any) -> GetSession:
             from omnigraph.spark.pipelines.source_frames import isolated_session
             from omnigraph.spark.session import session_for
 
-            sessions.append(isolated_session(session_for(spark)))
+            sessions.append(stack.enter_context(isolated_session(session_for(spark))))
         return sessions[0]
 
     return get

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from omnigraph.errors import InvalidInput
@@ -87,9 +88,34 @@ def check_kafka(spark: SparkSession) -> None:
             ) from None
 
 
-def isolated_session(spark: SparkSession) -> SparkSession:
-    """Return a session with the same cluster and catalog, and with temporary views of its own."""
-    return spark.newSession()
+@contextmanager
+def isolated_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """Yield a session with the same cluster and catalog, and with temporary views of its own.
+
+    The session that was active before is active again afterwards: `createDataFrame` activates its own session, and
+    Spark looks data sources up in the active session, where those of the caller would be missing.
+    """
+    active = _active_session(spark)
+    try:
+        yield spark.newSession()
+    finally:
+        if active is not None:
+            _activate(active)
+
+
+def _active_session(spark: Any) -> Any:
+    """Return the active session of the thread, or `spark` if there is none; None for Spark Connect."""
+    from pyspark.sql import SparkSession
+
+    # Spark Connect looks data sources up in the session of the request.
+    return (SparkSession.getActiveSession() or spark) if isinstance(spark, SparkSession) else None
+
+
+def _activate(spark: Any) -> None:
+    # As `createDataFrame` does it; PySpark has no public call.
+    type(spark)._activeSession = spark  # noqa: SLF001
+    sessions = type(spark)._get_j_spark_session_class(spark._jvm)  # noqa: SLF001
+    sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
 def first_reason(error: Exception) -> str:
