@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 # The distribution that installs a library, where the names differ. The last ones come as dependencies of another.
 _DISTRIBUTIONS = {
     "lance": "pylance",
+    "mcp_types": "mcp-types",
     "opentelemetry": "opentelemetry-sdk",
     "prometheus_client": "prometheus-client",
     "python_multipart": "python-multipart",
@@ -75,8 +76,8 @@ def installed_by(extra: str) -> set[str]:
 def undeclared(module: Module) -> list[str]:
     """The imports of a module that the dependencies do not cover, as sentences.
 
-    The base covers every import; an extra covers its libraries inside functions, and the server's everywhere in
-    `server/`, which is itself imported inside a function.
+    The base covers every import; an extra covers its libraries inside functions, and everywhere in the package of
+    its name, which is itself imported inside a function.
     """
     return [
         f"{module.path}:{found.line}: {found.top} is not a dependency of the base"
@@ -89,7 +90,7 @@ def _is_covered(module: Module, found: Import) -> bool:
     # _typeshed exists for type checkers alone.
     if found.top in sys.stdlib_module_names or found.top in ("omnigraph", "_typeshed"):
         return True
-    if module.package == "server" and _distribution(found.top) in installed_by("server"):
+    if module.package in ("server", "mcp") and _distribution(found.top) in installed_by(module.package):
         return True
     optional = {name for extra in LIBRARIES for name in installed_by(extra)}
     return _distribution(found.top) in (base() | optional if found.lazy else base())

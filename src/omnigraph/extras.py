@@ -13,6 +13,7 @@ from omnigraph.errors import InvalidInput
 # pyproject.toml.
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "avro": ("fastavro",),
+    "mcp": ("mcp", "mcp_types"),
     "otel": ("opentelemetry",),
     "pandas": ("pandas",),
     "polars": ("polars",),

@@ -30,6 +30,7 @@ from omnigraph.cli.commands.init import init
 from omnigraph.cli.commands.lint import lint
 from omnigraph.cli.commands.load import ingest, load
 from omnigraph.cli.commands.login import login, logout
+from omnigraph.cli.commands.mcp import mcp
 from omnigraph.cli.commands.mutate import mutate
 from omnigraph.cli.commands.optimize import optimize
 from omnigraph.cli.commands.pipeline import pipeline_commands
@@ -95,6 +96,7 @@ app.add_typer(policy_commands, name="policy")
 app.add_typer(pipeline_commands, name="pipeline")
 app.command()(fmt)
 app.command()(serve)
+app.command(epilog=EPILOG)(mcp)
 app.add_typer(graph_commands, name="graphs")
 app.command(epilog=EPILOG)(ps)
 app.command(epilog=EPILOG)(cancel)

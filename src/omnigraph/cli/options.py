@@ -21,6 +21,7 @@ WITH_ACTOR = frozenset(
         "ingest",
         "mutate",
         "change",
+        "mcp",
         "optimize",
         "branch create",
         "branch delete",
