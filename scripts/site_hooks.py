@@ -24,6 +24,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = {"CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "RELEASE.md"}
 README = "README.md"
 FENCE = re.compile(r"^(```.*?^```)", flags=re.MULTILINE | re.DOTALL)
+# The words after the language say how the tests treat a block. The site would not recognize such a block as code,
+# and would take the headings after it for a part of it.
+LANGUAGE = re.compile(r"\A(```\w+) .*")
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 
 
@@ -42,6 +45,7 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     """Fill in the generated parts, and turn links to files of the repository into links of the site."""
     parts = FENCE.split(fill(markdown))
     parts[::2] = [LINK.sub(lambda found: _link(found, page.file), part) for part in parts[::2]]
+    parts[1::2] = [LANGUAGE.sub(r"\1", part) for part in parts[1::2]]
     return "".join(parts)
 
 

@@ -1,9 +1,10 @@
-"""Settings of all test processes: upkeep, servers and the garbage collection of Python."""
+"""Settings of all test processes: upkeep, servers, signals and the garbage collection of Python."""
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -13,6 +14,10 @@ import pytest
 os.environ.setdefault("OMNIGRAPH_UPKEEP", "off")
 # One process starts faster, and a process with threads must not fork. `tests/server/workers` tests several.
 os.environ.setdefault("OMNIGRAPH_WORKERS", "1")
+# A shell starts a command in the background with SIGINT ignored, and every process that a test starts would inherit
+# that. A test that interrupts such a process would wait until its deadline.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -83,12 +83,18 @@ def bm25(text: str, query: str, texts: Sequence[str]) -> float:
     return score
 
 
-def squared_distance(left: Sequence[float], right: Sequence[float]) -> float:
-    """The square of the Euclidean distance.
+def vector_distance(left: Sequence[float], right: Sequence[float], metric: str = "l2") -> float:
+    """The square of the Euclidean distance, 1 - cosine, or 1 - dot product.
 
-    >>> squared_distance((0.0, 1.0), (3.0, 5.0))
-    25.0
+    >>> vector_distance((0.0, 1.0), (3.0, 5.0)), vector_distance((0.0, 2.0), (3.0, 4.0), "cosine")
+    (25.0, 0.19999999999999996)
     """
+    if metric != "l2":
+        product = math.fsum(one * other for one, other in zip(left, right, strict=True))
+        lengths = math.hypot(*left) * math.hypot(*right)
+        if metric == "dot":
+            return 1 - product
+        return 1 - product / lengths if lengths else math.nan
     return math.fsum((one - other) ** 2 for one, other in zip(left, right, strict=True))
 
 

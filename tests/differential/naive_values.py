@@ -12,7 +12,7 @@ from omnigraph.lang import ir
 from omnigraph.lang.temporal import format_date, format_datetime
 from omnigraph.lang.types import PropType, Scalar
 from tests.differential.naive_graph import Edge, NaiveGraph, Node, single
-from tests.differential.naive_text import any_similar_token, any_token, bm25, mock_embedding, squared_distance
+from tests.differential.naive_text import any_similar_token, any_token, bm25, mock_embedding, vector_distance
 
 # What each variable stands for; None where an optional pattern had no match.
 Row: TypeAlias = Mapping[str, Node | Edge | None]
@@ -59,7 +59,7 @@ def value_of(expr: ir.Expr, row: Row, setting: Setting) -> Any:
             return None if text is None else mock_embedding(text, expr.type.dim or 0)
         case ir.Nearest():
             vector, query = value_of(expr.field, row, setting), value_of(expr.query, row, setting)
-            return None if vector is None or query is None else squared_distance(vector, query)
+            return None if vector is None or query is None else vector_distance(vector, query, expr.metric)
         case ir.Bm25():
             return _bm25(expr, row, setting)
         case _:

@@ -14,7 +14,7 @@ from omnigraph.lang.types import BASE_TYPES, PropType, vector
 T = TypeVar("T")
 
 FUNCTIONS = (
-    "now", "nearest", "search", "fuzzy", "match_text", "bm25", "rrf", "date", "datetime",
+    "now", "nearest", "cosine", "dot", "l2", "search", "fuzzy", "match_text", "bm25", "rrf", "date", "datetime",
     "count", "collect", "sum", "avg", "min", "max",
 )  # fmt: skip
 KEYWORDS = (

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from omnigraph.lang.schema import Metric
 from omnigraph.lang.types import BOOL, DATETIME, F64, STRING, PropType
 
 Value: TypeAlias = str | int | float | bool | tuple["Value", ...] | None
@@ -23,6 +24,7 @@ CompareOp: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Direction: TypeAlias = Literal["out", "in", "both"]
 EntityKind: TypeAlias = Literal["node", "edge"]
 AggregateFn: TypeAlias = Literal["count", "sum", "avg", "min", "max", "collect"]
+NearestFn: TypeAlias = Literal["nearest", "l2", "cosine", "dot"]
 TextFn: TypeAlias = Literal["search", "fuzzy", "match_text"]
 
 # --- expressions -----------------------------------------------------------------------------------------
@@ -96,11 +98,15 @@ class EmbedText:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """Squared L2 distance of a vector property to a query vector; null vectors never match."""
+    """Distance of a vector property to a query vector, lower is nearer; null vectors never match.
+
+    The distance is the squared L2 distance, 1 - cosine, or 1 - dot product.
+    """
 
     field: PropertyRef
     query: Expr
     type: PropType = F64
+    metric: Metric = "l2"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ def render_expr(expr: ir.Expr) -> str:
             model = f", model={expr.model}" if expr.model else ""
             return f"embed({render_expr(expr.text)} as {expr.type}{model})"
         case ir.Nearest():
-            return f"nearest({render_expr(expr.field)}, {render_expr(expr.query)})"
+            metric = "" if expr.metric == "l2" else f", metric={expr.metric}"
+            return f"nearest({render_expr(expr.field)}, {render_expr(expr.query)}{metric})"
         case ir.Bm25():
             return f"bm25({render_expr(expr.field)}, {render_expr(expr.query)})"
         case ir.Rrf():

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 TypeKind: TypeAlias = Literal["interface", "node", "edge"]
 LiteralValue: TypeAlias = str | int | float | bool
+Metric: TypeAlias = Literal["l2", "cosine", "dot"]
+VectorIndexKind: TypeAlias = Literal["ivf_rq", "ivf_pq", "hnsw"]
+METRICS: tuple[Metric, ...] = ("l2", "cosine", "dot")
+VECTOR_INDEX_KINDS: tuple[VectorIndexKind, ...] = ("ivf_rq", "ivf_pq", "hnsw")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,17 @@ class Embed:
 
 
 @dataclass(frozen=True, slots=True)
+class VectorIndex:
+    """How the vectors of a property are compared, and the kind of index of a large table.
+
+    The metric also holds for a property without an index.
+    """
+
+    kind: VectorIndexKind = "ivf_rq"
+    metric: Metric = "l2"
+
+
+@dataclass(frozen=True, slots=True)
 class Cardinality:
     """Minimum and maximum number of out-edges per source node."""
 
@@ -112,6 +127,14 @@ class Property:
             return None
         model = dict(annotation.kwargs).get("model")
         return Embed(str(annotation.value), None if model is None else str(model))
+
+    @cached_property
+    def vector_index(self) -> VectorIndex:
+        """The options of the index of a vector property, with the defaults of those that are not declared."""
+        annotation = self.annotation("index")
+        options = {} if annotation is None else dict(annotation.kwargs)
+        kind = cast("VectorIndexKind", options.get("kind", "ivf_rq"))
+        return VectorIndex(kind, cast("Metric", options.get("metric", "l2")))
 
 
 class PickledByFields:

@@ -24,5 +24,7 @@ def score_rows(session: ReadSession, rank: ir.Rank, rows: BindingTable) -> RowSc
 
 
 def _ranking(session: ReadSession, rank: ir.Nearest | ir.Bm25) -> Ranking:
-    query = session.vector(rank.query) if isinstance(rank, ir.Nearest) else session.text(rank.query)
-    return Ranking(session.variables[rank.field.variable], rank.field.property, query)
+    table, name = session.variables[rank.field.variable], rank.field.property
+    if isinstance(rank, ir.Bm25):
+        return Ranking(table, name, session.text(rank.query))
+    return Ranking(table, name, session.vector(rank.query), rank.metric)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from omnigraph.engine.memory.cached_table import NO_ROWS, CachedTable, Ordinals
 from omnigraph.engine.projection.sorting import order_rows
+from omnigraph.lang.schema import Metric
 from omnigraph.search.rank_fusion import reciprocal_ranks
 from omnigraph.search.text_search import TextSearch
 from omnigraph.search.vector_distance import nearest_distances
@@ -41,6 +42,7 @@ class Ranking:
     table: CachedTable
     property_name: str
     query: tuple[float, ...] | str | None
+    metric: Metric = "l2"
 
     @property
     def is_descending(self) -> bool:
@@ -71,9 +73,9 @@ class Ranking:
             return ordinals[matched], scores[matched]
         column = self.table.cached_column(self.property_name)
         if column is not None:
-            return nearest_distances(column, entities, self.query)
+            return nearest_distances(column, entities, self.query, self.metric)
         taken = self.table.values(self.property_name, entities)
-        kept, distances = nearest_distances(taken, np.arange(len(entities)), self.query)
+        kept, distances = nearest_distances(taken, np.arange(len(entities)), self.query, self.metric)
         return entities[kept], distances
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.errors import InvalidInput
+from omnigraph.lang.schema import Metric
 
 Ordinals: TypeAlias = npt.NDArray[np.int64]
 Distances: TypeAlias = npt.NDArray[np.float64]
@@ -20,9 +21,11 @@ _BATCH_NUMBERS = 1 << 17
 
 
 def nearest_distances(
-    column: pa.Array | pa.ChunkedArray, ordinals: Ordinals, query: Sequence[float]
+    column: pa.Array | pa.ChunkedArray, ordinals: Ordinals, query: Sequence[float], metric: Metric = "l2"
 ) -> tuple[Ordinals, Distances]:
-    """Return the squared L2 distance of each row in `ordinals` that has a vector, in the given order.
+    """Return the distance of each row in `ordinals` that has a vector, in the given order.
+
+    It is the squared L2 distance, 1 - cosine, or 1 - dot product. The cosine of a vector of length 0 is NaN.
 
     `column` is a fixed-size list of floats. Rows whose vector, or a number in it, is null are left out. A
     distance depends only on the vector and the query, to the last bit, and not on other rows. It is NaN if a NaN
@@ -49,28 +52,45 @@ def nearest_distances(
             vectors, whole = _take(chunk, rows[start : start + step])
             some = positions[start : start + step][whole]
             kept[some] = True
-            with np.errstate(invalid="ignore"):
-                # The query is in double precision, so the differences are too.
-                distances[some] = sum_squares(vectors - target)
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+                distances[some] = _distances(vectors, target, metric)
     return requested[kept], distances[kept]
 
 
-def sum_squares(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the sum of squares of each row, by repeatedly adding one half of the row to the other.
+def _distances(
+    vectors: npt.NDArray[np.floating], target: npt.NDArray[np.float64], metric: Metric
+) -> npt.NDArray[np.float64]:
+    # The query is in double precision, so the results are too.
+    if metric == "l2":
+        return sum_squares(vectors - target)
+    products = _sum_rows(vectors * target)
+    if metric == "cosine":
+        lengths = np.sqrt(sum_squares(vectors.astype(np.float64))) * np.sqrt(sum_squares(target[np.newaxis]))
+        products = products / lengths
+    return 1.0 - products
 
-    Each addition is rounded by itself, so the result is the same on every machine and for every number of rows.
-    The sums of numerical libraries are not.
+
+def sum_squares(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the sum of squares of each row.
 
     >>> sum_squares(np.array([[1.0, 2.0, 3.0]]))
     array([14.])
     """
-    squares = rows * rows
-    width = squares.shape[1]
+    return _sum_rows(rows * rows)
+
+
+def _sum_rows(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the sum of each row, by repeatedly adding one half of the row to the other. Overwrites the numbers.
+
+    Each addition is rounded by itself, so the result is the same on every machine and for every number of rows.
+    The sums of numerical libraries are not.
+    """
+    width = numbers.shape[1]
     while width > 1:
         half = (width + 1) // 2
-        squares[:, : width - half] += squares[:, half:width]
+        numbers[:, : width - half] += numbers[:, half:width]
         width = half
-    sums: npt.NDArray[np.float64] = squares[:, 0]
+    sums: npt.NDArray[np.float64] = numbers[:, 0]
     return sums
 
 

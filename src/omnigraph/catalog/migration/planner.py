@@ -200,8 +200,10 @@ def _property_changes(change: _TypeChange, old: Property, new: Property) -> Iter
     if before - after:
         yield change.unsupported_property(new.name, f"removing property constraints from {full}")
     yield from _added_property_constraints(change, new, after - before)
-    if _metadata(old.annotations) != _metadata(new.annotations):
+    if _metadata(old.annotations) != _metadata(new.annotations) or _has_other_options(old, new):
         annotations = tuple(_metadata(new.annotations).values())
+        if _has_other_options(old, new):
+            annotations += tuple(item for item in new.annotations if item.name == "index")
         yield UpdatePropertyMetadata(change.kind, change.name, new.name, annotations)
     handled = METADATA | PROPERTY_CONSTRAINTS | {"embed"}
     for name in _changed_names(old.annotations, new.annotations, handled):
@@ -305,6 +307,12 @@ def _has_new_column(change: _TypeChange, constraint: Unique) -> bool:
 def _renamed_embed(embed: Embed | None, renamed: dict[str, str]) -> Embed | None:
     """Return the embedding with the new name of its source property."""
     return None if embed is None else Embed(renamed.get(embed.source, embed.source), embed.model)
+
+
+def _has_other_options(old: Property, new: Property) -> bool:
+    """Return whether an index that both declare has other options. The index is derived and built again later."""
+    before, after = old.annotation("index"), new.annotation("index")
+    return before is not None and after is not None and before.kwargs != after.kwargs
 
 
 def _constraint_names(prop: Property) -> frozenset[str]:

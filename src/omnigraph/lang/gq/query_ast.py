@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal as OneOf
 from typing import TypeAlias
 
-from omnigraph.lang.ir import AggregateFn, TextFn
+from omnigraph.lang.ir import AggregateFn, NearestFn, TextFn
 from omnigraph.lang.source import NOWHERE, Span
 from omnigraph.lang.types import PropType
 
@@ -79,10 +79,11 @@ class ColumnName:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """``nearest($v.vector, query)``."""
+    """``nearest($v.vector, query)``; ``cosine``, ``dot`` and ``l2`` name their metric."""
 
     field: PropertyAccess
     query: Expr
+    fn: NearestFn = "nearest"
     span: Span = _span()
 
 

@@ -251,8 +251,8 @@ class QueryBuilder:
         return ast.Now(span)
 
     def nearest(self, span: Span, children: list[Any]) -> ast.Nearest:
-        field, query = children
-        return ast.Nearest(field, query, span)
+        fn, field, query = children
+        return ast.Nearest(field, query, cast(Any, str(fn)), span)
 
     def text_call(self, span: Span, children: list[Any]) -> ast.TextCall:
         fn, field, query, *rest = children

@@ -41,7 +41,7 @@ def print_expr(expr: ast.Expr) -> str:
         case ast.AliasRef() | ast.ColumnName():
             return expr.name
         case ast.Nearest():
-            return _call("nearest", expr.field, expr.query)
+            return _call(expr.fn, expr.field, expr.query)
         case ast.TextCall():
             return _call(expr.fn, expr.field, expr.query, expr.max_edits)
         case ast.Bm25():

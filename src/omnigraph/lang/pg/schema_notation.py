@@ -24,6 +24,15 @@ def bounds_text(low: float | None, high: float | None) -> str:
     return "..".join("" if side is None else literal_text(side) for side in (low, high))
 
 
+def keyword_text(annotation: str, name: str, value: LiteralValue) -> str:
+    """Return an argument with a name; the options of an index are words.
+
+    >>> keyword_text("embed", "model", "m"), keyword_text("index", "metric", "dot")
+    ('model="m"', 'metric: dot')
+    """
+    return f"{name}: {value}" if annotation == "index" else f"{name}={literal_text(value)}"
+
+
 def annotation_text(annotation: Annotation) -> str:
     """Return an annotation in `.pg` syntax.
 
@@ -31,7 +40,7 @@ def annotation_text(annotation: Annotation) -> str:
     '@embed("title", model="m")'
     """
     arguments = [] if annotation.value is None else [literal_text(annotation.value)]
-    arguments += [f"{name}={literal_text(value)}" for name, value in annotation.kwargs]
+    arguments += [keyword_text(annotation.name, name, value) for name, value in annotation.kwargs]
     return f"@{annotation.name}({', '.join(arguments)})" if arguments else f"@{annotation.name}"
 
 

@@ -225,6 +225,14 @@ class SchemaBuilder:
         value = arguments[0] if arguments else None
         return AnnotationDecl(str(name), value, tuple(arguments[1:]), span)
 
+    def annotation_with_options(self, span: Span, children: list[Any]) -> AnnotationDecl:
+        name, *options = children
+        return AnnotationDecl(str(name), None, tuple(options), span)
+
+    def option(self, _span: Span, children: list[Any]) -> tuple[str, LiteralValue]:
+        name, value = children
+        return str(name), value.text
+
     def keyword_argument(self, _span: Span, children: list[Any]) -> tuple[str, LiteralValue]:
         name, value = children
         return str(name), value

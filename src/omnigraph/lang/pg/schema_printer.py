@@ -15,7 +15,7 @@ from omnigraph.lang.pg.schema_ast import (
     PropertyDecl,
     SchemaFile,
 )
-from omnigraph.lang.pg.schema_notation import bounds_text, literal_text
+from omnigraph.lang.pg.schema_notation import bounds_text, keyword_text, literal_text
 
 INDENT = "  "
 
@@ -70,7 +70,7 @@ def _declaration(item: Declaration) -> str:
 
 def _annotation(item: AnnotationDecl) -> str:
     arguments = [] if item.value is None else [_argument(item.value)]
-    arguments.extend(f"{key}={literal_text(value)}" for key, value in item.kwargs)
+    arguments.extend(keyword_text(item.name, key, value) for key, value in item.kwargs)
     return f"@{item.name}({', '.join(arguments)})" if arguments else f"@{item.name}"
 
 

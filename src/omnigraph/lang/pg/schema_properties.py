@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 
 from omnigraph.lang.diagnostics import Diagnostics
 from omnigraph.lang.pg.schema_ast import AnnotationDecl, Name, PropertyDecl
-from omnigraph.lang.schema import Annotation, LiteralValue, Property, TypeKind
+from omnigraph.lang.schema import (
+    METRICS,
+    VECTOR_INDEX_KINDS,
+    Annotation,
+    LiteralValue,
+    Property,
+    TypeKind,
+)
 from omnigraph.lang.types import MAX_VECTOR_DIM, PropType, Scalar
 
 SYSTEM_COLUMNS = frozenset(
@@ -26,6 +33,7 @@ _PROPERTY_ONLY = ("key", "unique", "index", "embed")
 _ONE_COLUMN = ("key", "unique", "index")
 _ONCE_ON_PROPERTY = ("key", "unique", "index", "embed", "description", "rename_from")
 _ONCE_ON_TYPE = ("description", "instruction", "rename_from")
+_INDEX_OPTIONS: dict[str, tuple[str, ...]] = {"kind": VECTOR_INDEX_KINDS, "metric": METRICS}
 _NEEDS_BODY = {
     "range": "@range requires property name and bounds: @range(prop, min..max)",
     "check": '@check requires property name and pattern: @check(prop, "regex")',
@@ -100,7 +108,8 @@ def unsupported_shape(name: str, kind: PropType) -> str | None:
 
 def to_annotation(decl: AnnotationDecl) -> Annotation:
     """Return the stored form of an annotation; an identifier argument becomes its text."""
-    return Annotation(decl.name, _text(decl.value), decl.kwargs)
+    kwargs = tuple(sorted(decl.kwargs)) if decl.name == "index" else decl.kwargs
+    return Annotation(decl.name, _text(decl.value), kwargs)
 
 
 def _text(value: LiteralValue | Name | None) -> LiteralValue | None:
@@ -174,8 +183,27 @@ def _check_column(item: AnnotationDecl, place: str, kind: PropType, report: Diag
     elif item.name == "key" and kind.nullable:
         report.add(item.span, f"@key property {place} cannot be nullable")
     else:
-        return True
+        return _check_options(item, place, kind, report)
     return False
+
+
+def _check_options(item: AnnotationDecl, place: str, kind: PropType, report: Diagnostics) -> bool:
+    """Report invalid options of a constraint on one property; return whether all are valid."""
+    before = len(report.recorded)
+    if item.kwargs and (item.name != "index" or kind.scalar is not Scalar.VECTOR):
+        message = f"@{item.name} on {place} takes no options; only the @index of a Vector property does"
+        report.add(item.span, message)
+        return False
+    names = [name for name, _ in item.kwargs]
+    for name, value in item.kwargs:
+        if name not in _INDEX_OPTIONS:
+            report.add(item.span, f"@index on {place} has unknown option '{name}' (kind and metric exist)")
+        elif value not in _INDEX_OPTIONS[name]:
+            expected = ", ".join(_INDEX_OPTIONS[name])
+            report.add(item.span, f"@index on {place}: {name} must be one of {expected}, got {value}")
+        elif names.count(name) > 1:
+            report.add(item.span, f"@index on {place} declares '{name}' multiple times")
+    return len(report.recorded) == before
 
 
 def _check_embed(item: AnnotationDecl, place: str, kind: PropType, report: Diagnostics) -> bool:

@@ -106,7 +106,7 @@ class SparkRanking:
 
 
 def _distance(rank: ir.Nearest, vector: tuple[float, ...], column: Column) -> Column:
-    return call_batches(distance_udf(rank.field.type, vector), "double", [column])
+    return call_batches(distance_udf(rank.field.type, vector, rank.metric), "double", [column])
 
 
 def _fused(first: str, second: str) -> Column:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from omnigraph.engine.arrow_expressions import RowRef, evaluate, truth_values
 from omnigraph.engine.parameters import Bindings
 from omnigraph.lang import ir
+from omnigraph.lang.schema import Metric
 from omnigraph.lang.types import PropType
 from omnigraph.search.text_index import K1, B, TextIndex, tokenize
 from omnigraph.search.text_search import max_edits
@@ -93,11 +94,12 @@ class BatchSource:
 # --- distances -------------------------------------------------------------------------------------------------
 
 
-def distance_udf(kind: PropType, query: Sequence[float]) -> BatchFunction:
-    """Return the squared distance of each vector to the query, null where there is no vector."""
+def distance_udf(kind: PropType, query: Sequence[float], metric: Metric) -> BatchFunction:
+    """Return the distance of each vector to the query, null where there is no vector."""
 
     def measure(vectors: pa.Array) -> pa.Array:
-        found, distances = nearest_distances(as_stored(vectors, kind), np.arange(len(vectors)), query)
+        rows = np.arange(len(vectors))
+        found, distances = nearest_distances(as_stored(vectors, kind), rows, query, metric)
         values = np.zeros(len(vectors))
         missing = np.ones(len(vectors), np.bool_)
         values[found], missing[found] = distances, False

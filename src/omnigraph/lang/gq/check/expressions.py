@@ -141,11 +141,11 @@ def check_bm25(ctx: Context, scope: Scope, call: ast.Bm25) -> ir.Bm25:
 
 def check_nearest(ctx: Context, scope: Scope, call: ast.Nearest) -> ir.Nearest:
     """Check ``nearest($v.vector, query)``; a text query is embedded when the query runs."""
-    _reject_edge_field(ctx, scope, "nearest", call.field)
+    _reject_edge_field(ctx, scope, call.fn, call.field)
     bound = ctx.variable(scope, call.field.variable, call.field.span, "T15")
     prop = ctx.property_of(bound, call.field.name, call.field.name_span, "T15")
     if prop.type.scalar is not Scalar.VECTOR or prop.type.dim is None:
-        ctx.reject(call.field.span, "T15", f"`nearest` requires a Vector property, got {prop.type}")
+        ctx.reject(call.field.span, "T15", f"`{call.fn}` requires a Vector property, got {prop.type}")
     field = check_property(ctx, scope, call.field)
     query = check_expr(ctx, scope, call.query)
     expected = vector(prop.type.dim)
@@ -155,7 +155,8 @@ def check_nearest(ctx: Context, scope: Scope, call: ast.Nearest) -> ir.Nearest:
         query = ir.EmbedText(query, model, type_)
     else:
         query = _query_vector(ctx, call, query, expected)
-    return ir.Nearest(field, query, _propagate_null(F64, field, query))
+    metric = prop.vector_index.metric if call.fn == "nearest" else call.fn
+    return ir.Nearest(field, query, _propagate_null(F64, field, query), metric)
 
 
 def _propagate_null(result: PropType, *operands: ir.Expr) -> PropType:
@@ -176,7 +177,7 @@ def _query_vector(ctx: Context, call: ast.Nearest, query: ir.Expr, expected: Pro
             message = f"`{call.field.name}` expects {expected.dim} dimensions, got {len(query.value)}"
             ctx.reject(call.query.span, "T15", message)
         return ir.Const(tuple(float(item) for item in query.value if isinstance(item, int | float)), expected)
-    message = f"the query of `nearest` must be {expected} or String, got {display_type(query)}"
+    message = f"the query of `{call.fn}` must be {expected} or String, got {display_type(query)}"
     ctx.reject(call.query.span, "T15", message)
 
 
