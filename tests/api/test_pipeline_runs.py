@@ -13,6 +13,7 @@ from omnigraph.api.results.loads import LoadReceipt
 from omnigraph.errors import Conflict, NotFound
 from omnigraph.graph.pipeline_runs import PipelineRun
 from omnigraph.load.load_request import LoadRequest
+from omnigraph.rules.load_mode import LoadMode
 
 SCHEMA = "node City { name: String @key  mayor: String? }"
 
@@ -55,6 +56,20 @@ def test_run_without_changed_rows_commits_its_state(graph: LocalGraph) -> None:
     first = load_run(graph, ["Bern"], None, "1").commit
     assert first is not None
     second = load_run(graph, ["Bern"], first.id, "2").commit
+    assert second is not None
+    assert graph.runs.last_runs("main") == {"shop": second.id}
+    assert list(graph.diff(first.id, second.id)) == []
+
+
+@pytest.mark.parametrize(("mode", "name"), [("patch", "Bern"), ("delete", "Rome")])
+def test_run_of_operations_without_effect_commits_its_state(
+    graph: LocalGraph, mode: LoadMode, name: str
+) -> None:
+    first = load_run(graph, ["Bern"], None, "1").commit
+    assert first is not None
+    second = graph.load_run(
+        LoadRequest({"City": [{"name": name}]}, mode, "main", run=PipelineRun("shop", first.id, "2"))
+    ).commit
     assert second is not None
     assert graph.runs.last_runs("main") == {"shop": second.id}
     assert list(graph.diff(first.id, second.id)) == []

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog
+from omnigraph.graph.pipeline_runs import PipelineRun
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.load import LoadResult, prepare_load
@@ -48,6 +49,7 @@ def load(
     rejects: list[Any] | None = None,
     limit: RejectLimit | None = None,
     source: str | None = None,
+    run: PipelineRun | None = None,
 ) -> LoadResult:
     """Load records as the API does."""
     catalog = graph.snapshot(branch).catalog
@@ -58,7 +60,7 @@ def load(
             iter(batches), catalog, limits=limits, on_reject=None if rejects is None else log.add
         ) as spool,
     ):
-        request = WriteRequest("load", bulk=spool.is_bulk)
+        request = WriteRequest("load", bulk=spool.is_bulk, alone=run is not None, run=run)
         quarantine = None if rejects is None else Quarantine(log, limit)
         prepare = partial(prepare_load, spool=spool, mode=mode, quarantine=quarantine)
         try:
@@ -67,7 +69,7 @@ def load(
             if rejects is not None:
                 rejects += log.lines()
     assert result is not None
-    assert (receipt is None) == result.unchanged
+    assert (receipt is None) == (result.unchanged and run is None)
     return result
 
 

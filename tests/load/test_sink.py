@@ -20,13 +20,14 @@ from omnigraph.errors import (
     NotFound,
     PreconditionFailed,
 )
+from omnigraph.graph.pipeline_runs import PipelineRun
 from omnigraph.graph.publish import PublishReceipt
 from omnigraph.graph.repository import Repository
 from omnigraph.load import sink as sinks
 from omnigraph.load.sink import Sink, SinkPart, SinkStream, open_sink, open_stream
 from omnigraph.load.sink_options import SinkOptions
 from omnigraph.maintain.cleanup import cleanup
-from omnigraph.rules.load_mode import WriteMode
+from omnigraph.rules.load_mode import LoadMode, WriteMode
 from omnigraph.spark.datasource.source_options import stream_options, write_options
 from tests.catalog.test_identity import catalog_of
 from tests.load.loads import image
@@ -47,7 +48,7 @@ def graph(tmp_path: Path) -> Repository:
     return made
 
 
-def asked(graph: Repository, type_: str = "Person", mode: WriteMode = "append", **more: Any) -> SinkOptions:
+def asked(graph: Repository, type_: str = "Person", mode: LoadMode = "append", **more: Any) -> SinkOptions:
     return SinkOptions(graph.location.uri, type_, more.pop("branch", "main"), mode, {}, **more)
 
 
@@ -210,7 +211,7 @@ def test_rows_that_were_staged_for_another_schema_are_a_conflict(graph: Reposito
 
 
 @pytest.mark.parametrize(("mode", "left"), [("append", 2), ("merge", 2), ("overwrite", 0)])
-def test_no_rows_are_a_commit_too(graph: Repository, mode: WriteMode, left: int) -> None:
+def test_no_rows_are_a_commit_too(graph: Repository, mode: LoadMode, left: int) -> None:
     sink = open_sink(asked(graph, "Knows", mode), ["from", "to"])
     assert sink.commit(staged(sink, [])) is not None
     assert (len(image(graph)["edge:Knows"]), len(list(graph.commits()))) == (left, 3)
@@ -231,6 +232,24 @@ def test_merge_of_equal_rows_makes_no_commit_and_deletes_what_it_staged(
     assert (graph.head(), rows_of(tmp_path), under_way(tmp_path)) == (head, files, set())
     changed = [{**row, "age": 99 if row["name"] == "q6" else row["age"]} for row in rows]
     assert written(graph, changed, mode="merge") is not None
+
+
+@pytest.mark.parametrize("mode", ["merge", "patch", "delete"])
+def test_run_without_changed_rows_commits_its_state_and_no_table(
+    graph: Repository, tmp_path: Path, mode: LoadMode
+) -> None:
+    rows = people(0, 7)
+    assert written(graph, rows, mode="merge") is not None
+    before, files = graph.snapshot("main").commit, rows_of(tmp_path)
+    given = [{"name": "absent"}] if mode == "delete" else rows
+    sink = open_sink(asked(graph, mode=mode), list(given[0]))
+    parts = [sink.stage(number, batches(part)) for number, part in enumerate(parts_of(given))]
+    run = PipelineRun("shop", None, "{}")
+    done = replace(sink, request=replace(sink.request, run=run)).commit(parts)
+    assert done is not None
+    assert done.commit.tables == before.tables
+    assert done.commit.runs == {"shop": done.commit.id}
+    assert (rows_of(tmp_path), under_way(tmp_path)) == (files, set())
 
 
 def test_a_branch_is_made_on_the_way(graph: Repository) -> None:
@@ -293,7 +312,7 @@ def test_a_write_with_a_key_is_done_once(graph: Repository, tmp_path: Path) -> N
 # --- streams ----------------------------------------------------------------------------------------------
 
 
-def stream_of(graph: Repository, mode: WriteMode = "append", **more: Any) -> SinkStream:
+def stream_of(graph: Repository, mode: LoadMode = "append", **more: Any) -> SinkStream:
     found: SinkStream = elsewhere(open_stream(asked(graph, mode=mode, **more), ["age", "name"]))
     return found
 

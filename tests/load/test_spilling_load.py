@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from sqlglot import parse_one
 
 from omnigraph.errors import ConstraintViolation
+from omnigraph.graph.pipeline_runs import PipelineRun
 from omnigraph.graph.repository import Repository
 from omnigraph.load.load import LoadResult
+from omnigraph.load.spool import LoadLimits
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.violations import MAX_REPORTED
@@ -241,6 +243,17 @@ def test_the_records_of_a_bulk_load_are_indexed(graph: Repository) -> None:
     names = {item.name for item in graph.tables.open(pin.path, pin.version).describe_indices()}
     assert names == {"id_btree", "src_btree", "dst_btree"}
     assert [row["id"] for row in snapshot.scan("edge:K", ["id"], "src = 'p2'").to_pylist()] == ["k7"]
+
+
+@pytest.mark.parametrize("limits", [SMALL, BULK])
+def test_run_of_rows_that_are_stored_already_writes_no_table(graph: Repository, limits: LoadLimits) -> None:
+    load(graph, EVERYBODY, "merge")
+    before = graph.snapshot("main").commit
+    result = load(graph, EVERYBODY, "merge", limits=limits, run=PipelineRun(f"p{limits.rows}", None, "{}"))
+    after = graph.snapshot("main").commit
+    assert result.unchanged
+    assert after.tables == before.tables
+    assert after.runs[f"p{limits.rows}"] == after.id
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "spark"])

@@ -131,6 +131,18 @@ def test_later_run_reads_only_new_files_and_changed_rows_of_the_database(shop: S
     assert status.waiting == ()
 
 
+def test_run_of_rows_that_are_stored_already_commits_its_state_once(shop: Shop) -> None:
+    shop.day("2026-05-02a", [("2", "Bob", "bob@example.org")], [])
+    head = shop.head
+
+    report = shop.run()
+
+    assert report.outcome == "published"
+    assert report.affected["Customer"] == {"inserted": 0, "updated": 0, "deleted": 0}
+    assert list(shop.graph.diff(head, shop.head)) == []
+    assert shop.run().outcome == "unchanged"
+
+
 def test_run_leaves_the_session_of_the_caller_active(shop: Shop, spark: SparkSession) -> None:
     # createDataFrame activates its session.
     spark.createDataFrame([(1,)], "n int")

@@ -294,6 +294,8 @@ def make_plan(transaction: Transaction, request: WriteRequest, prepared: Prepare
     if operation_class is None:
         if request.run is None or not request.run.advances:
             return None
+        # A load stages its rows before it finds that all of them are stored already, and may have deleted them.
+        transaction.discard_writes()
         operation_class = "insert"
     return transaction.plan(
         request.operation,

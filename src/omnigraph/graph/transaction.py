@@ -135,6 +135,10 @@ class Transaction:
         """The schema of the commit."""
         return self.base.catalog if self._schema is None else self._schema
 
+    def discard_writes(self) -> None:
+        """Leave all tables as they are in the base. Files that were staged for them may be deleted."""
+        self._writes.clear()
+
     def on_begin_intent(self, begin: Callable[[], None]) -> None:
         """Set the function that writes the intent of this transaction."""
         self._begin_intent = begin
