@@ -39,7 +39,9 @@ class Served:
             text = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii")
         except (FileNotFoundError, ProcessLookupError):
             return []
-        return sorted((pid for pid in map(int, text.split()) if not is_gone(pid)), key=_started_at)
+        read = ((pid, _process_stat(pid)) for pid in map(int, text.split()))
+        running = [(stat.started, pid) for pid, stat in read if stat is not None and stat.is_running]
+        return [pid for _, pid in sorted(running)]
 
     def wait_for_restart(self, killed: int) -> None:
         """Wait until a killed process has a successor that answers."""
@@ -74,16 +76,26 @@ def names(client: httpx.Client, graph: str = "team") -> list[str]:
 
 def is_gone(pid: int) -> bool:
     """Return whether a process has ended."""
+    stat = _process_stat(pid)
+    return stat is None or not stat.is_running
+
+
+@dataclass(frozen=True)
+class _ProcessStat:
+    """The state of a process. `started` is in clock ticks since boot."""
+
+    is_running: bool
+    started: int
+
+
+def _process_stat(pid: int) -> _ProcessStat | None:
+    """Read the state of a process once. Return None if it has ended, also if it ends during the read."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return True
-    return text.rpartition(")")[2].split()[0] in ("Z", "X")
-
-
-def _started_at(pid: int) -> tuple[int, int]:
-    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    return int(text.rpartition(")")[2].split()[19]), pid
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text.rpartition(")")[2].split()
+    return _ProcessStat(fields[0] not in ("Z", "X"), int(fields[19]))
 
 
 @contextmanager
@@ -112,15 +124,16 @@ def served(
         env["OMNIGRAPH_SERVER_BEARER_TOKENS_JSON"] = json.dumps(dict(tokens))
     with process(str(config), *options, **storage, **env) as found:
         server = Served(found, address(found), writers)
-        children = {pid: _started_at(pid) for pid in server.children}
+        children = {pid: _process_stat(pid) for pid in server.children}
         try:
             yield server
         finally:
             # A failed test may leave processes behind that do not end with their parent. The id of a process that
             # has ended may be that of another one by now.
-            for pid, started_at in children.items():
-                with suppress(FileNotFoundError, ProcessLookupError):
-                    if _started_at(pid) == started_at:
+            for pid, before in children.items():
+                now = _process_stat(pid)
+                if before is not None and now is not None and now.started == before.started:
+                    with suppress(ProcessLookupError):
                         kill(pid)
 
 
