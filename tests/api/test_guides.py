@@ -25,6 +25,7 @@ PAGES = (
     "docs/guide/python.md",
     "docs/guide/loading.md",
     "docs/guide/queries.md",
+    "docs/guide/search.md",
     "docs/guide/merging.md",
     "docs/guide/policy.md",
     "docs/guide/embeddings.md",

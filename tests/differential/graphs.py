@@ -24,7 +24,7 @@ node Person {
   seen: DateTime?
 }
 node Firm { code: I64 @key  name: String?  size: U32? }
-node Note { text: String?  stars: I32  vec: Vector(2)?  wild: F64? }
+node Note { text: String? @text  stars: I32  vec: Vector(2)?  wild: F64? }
 edge Knows: Person -> Person { since: Date?  weight: F64? }
 edge Likes: Person -> Person
 edge WorksAt: Person -> Firm { role: String?  pay: U32 }

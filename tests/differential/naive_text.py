@@ -7,6 +7,10 @@ import re
 from collections.abc import Sequence
 from unicodedata import normalize
 
+import snowballstemmer
+
+from omnigraph.lang.schema import SIMPLE_TEXT, TextAnalysis
+
 K1 = 1.2
 B = 0.75
 
@@ -24,12 +28,32 @@ def tokens(text: str) -> list[str]:
     return _TOKEN.findall(normalize("NFKC", normalize("NFKC", text).casefold()))
 
 
-def any_token(text: str, query: str) -> bool:
+def analyzed(text: str, analysis: TextAnalysis) -> list[str]:
+    """The tokens as the schema wants them: no stop words, no accents, stems.
+
+    >>> analyzed("The cafés are closing", TextAnalysis("english", ("the", "are"), ascii_fold=True))
+    ['cafe', 'close']
+    """
+    if analysis == SIMPLE_TEXT:
+        return tokens(text)
+    assert analysis.language in (None, "english")
+    assert not analysis.ngram
+    found = [token for token in tokens(text) if token not in analysis.stop_words]
+    if analysis.ascii_fold:
+        found = [
+            "".join(char for char in normalize("NFD", token) if char < "\u0300" or char > "\u036f")
+            for token in found
+        ]
+    stem = snowballstemmer.stemmer("english").stemWord
+    return [stem(token) for token in found] if analysis.language else found
+
+
+def any_token(text: str, query: str, analysis: TextAnalysis = SIMPLE_TEXT) -> bool:
     """Whether any token of the query is one of the text."""
-    return bool(set(tokens(text)) & set(tokens(query)))
+    return bool(set(analyzed(text, analysis)) & set(analyzed(query, analysis)))
 
 
-def any_similar_token(text: str, query: str, max_edits: int) -> bool:
+def any_similar_token(text: str, query: str, max_edits: int, analysis: TextAnalysis = SIMPLE_TEXT) -> bool:
     """Whether any token of the query is within so many edits of one of the text.
 
     What is written without spaces is forgiven nothing: two edits would turn any pair of characters into any other.
@@ -41,8 +65,8 @@ def any_similar_token(text: str, query: str, max_edits: int) -> bool:
         left == right
         if _UNSPACED.search(left) or _UNSPACED.search(right)
         else edits(left, right) <= max_edits
-        for left in tokens(text)
-        for right in tokens(query)
+        for left in analyzed(text, analysis)
+        for right in analyzed(query, analysis)
     )
 
 
@@ -63,17 +87,17 @@ def edits(left: str, right: str) -> int:
     return before[-1]
 
 
-def bm25(text: str, query: str, texts: Sequence[str]) -> float:
+def bm25(text: str, query: str, texts: Sequence[str], analysis: TextAnalysis = SIMPLE_TEXT) -> float:
     """The score of a text that is one of `texts`; a token that the query repeats counts once, no token is 0.
 
     >>> bm25("a b", "z", ["a b", "c"]), bm25("a", "a", ["a", "b"]) == bm25("a", "a a", ["a", "b"])
     (0.0, True)
     """
-    documents = [tokens(item) for item in texts]
+    documents = [analyzed(item, analysis) for item in texts]
     average = sum(map(len, documents)) / len(documents)
-    document = tokens(text)
+    document = analyzed(text, analysis)
     score = 0.0
-    for term in dict.fromkeys(tokens(query)):
+    for term in dict.fromkeys(analyzed(query, analysis)):
         frequency = document.count(term)
         if frequency:
             holding = sum(term in item for item in documents)

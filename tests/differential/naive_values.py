@@ -80,9 +80,9 @@ def _text_match(call: ir.TextMatch, row: Row, setting: Setting) -> Truth:
     if text is None or query is None:
         return None
     if call.max_edits is None:
-        return any_token(text, query)
+        return any_token(text, query, call.analysis)
     max_edits = value_of(call.max_edits, row, setting)
-    return None if max_edits is None else any_similar_token(text, query, max_edits)
+    return None if max_edits is None else any_similar_token(text, query, max_edits, call.analysis)
 
 
 def _bm25(call: ir.Bm25, row: Row, setting: Setting) -> float | None:
@@ -92,7 +92,7 @@ def _bm25(call: ir.Bm25, row: Row, setting: Setting) -> float | None:
         return None
     everything = setting.graph.nodes[entity.type_name].values()
     texts = [str(found) for node in everything if (found := node.properties[call.field.property]) is not None]
-    return bm25(text, query, texts)
+    return bm25(text, query, texts, call.analysis)
 
 
 def truth_of(predicate: ir.Predicate, row: Row, setting: Setting) -> Truth:

@@ -18,7 +18,7 @@ from tests.differential.naive_graph import NaiveGraph
 
 T = TypeVar("T")
 
-WORDS: Final = ("ann", "LEE", "ann lee", "a", "zz", "日本", "an", "")
+WORDS: Final = ("ann", "LEE", "ann lee", "a", "zz", "日本", "an", "", "lees", "élan")
 _SYMBOLS: Final = ("=", "!=", "<", "<=", ">", ">=")
 _UNORDERED: Final = (Scalar.VECTOR, Scalar.BLOB)
 # How deep negations and optional parts stand in each other.

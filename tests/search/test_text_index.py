@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from omnigraph.budget.deadline import time_limit
 from omnigraph.errors import InvalidInput, ResourceLimit
 from omnigraph.search import text_index as text_module
-from omnigraph.search.text_index import MAX_FUZZY_WORD, TextIndex, query_terms, tokenize
+from omnigraph.search.analyzer import SIMPLE
+from omnigraph.search.text_index import MAX_FUZZY_WORD, TextIndex
 
 # Few letters, so that texts share words and near words; and everything that is treated in a way of its own.
 LETTERS = "aabbcABC1 ,-_'ée\u0301ßΣς½™ﬁＡ手机壳テ\u3099ก\u0e35서울\ufe0f\u0338\u200c\u0345"
@@ -147,14 +148,14 @@ def in_steps(column: list[str | None], cuts: list[int]) -> TextIndex:
     ],
 )
 def test_tokenize_text_matches_the_definition(text: str, tokens: list[str]) -> None:
-    assert tokenize(text) == tokens
+    assert SIMPLE.tokens(text) == tokens
 
 
 @settings(max_examples=300, deadline=None)
 @given(TEXTS)
 def test_tokenize_any_text_matches_character_by_character_reference(text: str) -> None:
-    assert tokenize(text) == naive_tokens(text)
-    assert query_terms(text) == sorted(naive_terms(text))
+    assert SIMPLE.tokens(text) == naive_tokens(text)
+    assert SIMPLE.query_terms(text) == sorted(naive_terms(text))
 
 
 def characters() -> list[str]:
@@ -166,17 +167,20 @@ def characters() -> list[str]:
 def test_tokenize_single_letter_or_number_is_one_token() -> None:
     # A few Arabic letters of Unicode's are marks on a blank.
     found = [char for char in characters() if set(unicodedata.normalize("NFKC", char)).difference(MARKS)]
-    assert [hex(ord(char)) for char in found if not tokenize(char)] == []
+    assert [hex(ord(char)) for char in found if not SIMPLE.tokens(char)] == []
 
 
 def test_tokenize_any_character_next_to_a_letter_matches_the_definition() -> None:
-    differ = [char for char in characters() if tokenize("a" + char) != naive_tokens("a" + char)]
+    differ = [char for char in characters() if SIMPLE.tokens("a" + char) != naive_tokens("a" + char)]
     assert [hex(ord(char)) for char in differ] == []
 
 
 def test_tokenize_of_a_token_returns_it() -> None:
     changed = [
-        char for char in characters() for token in tokenize("a" + char) if tokenize(token)[-1] != token
+        char
+        for char in characters()
+        for token in SIMPLE.tokens("a" + char)
+        if SIMPLE.tokens(token)[-1] != token
     ]
     assert [hex(ord(char)) for char in changed] == []
 

@@ -52,7 +52,7 @@ QUICK = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 SCHEMA = """
-node Person { name: String @key  age: I32?  bio: String?  vec: Vector(2)?  score: F64? }
+node Person { name: String @key  age: I32?  bio: String? @text  vec: Vector(2)?  score: F64? }
 node Firm { name: String @key  size: U64? }
 edge Knows: Person -> Person { since: Date? }
 edge WorksAt: Person -> Firm

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from omnigraph.lang.schema import Metric
+from omnigraph.lang.schema import SIMPLE_TEXT, Metric, TextAnalysis
 from omnigraph.lang.types import BOOL, DATETIME, F64, STRING, PropType
 
 Value: TypeAlias = str | int | float | bool | tuple["Value", ...] | None
@@ -116,6 +116,7 @@ class Bm25:
     field: PropertyRef
     query: Expr
     type: PropType = F64
+    analysis: TextAnalysis = SIMPLE_TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,7 @@ class TextMatch:
     query: Expr
     max_edits: Expr | None = None
     type: PropType = BOOL
+    analysis: TextAnalysis = SIMPLE_TEXT
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from omnigraph.lang import ir
+from omnigraph.lang.schema import TextAnalysis
 from omnigraph.lang.temporal import format_date, format_datetime
 from omnigraph.lang.types import PropType, Scalar
 
@@ -37,12 +38,13 @@ def render_expr(expr: ir.Expr) -> str:
             metric = "" if expr.metric == "l2" else f", metric={expr.metric}"
             return f"nearest({render_expr(expr.field)}, {render_expr(expr.query)}{metric})"
         case ir.Bm25():
-            return f"bm25({render_expr(expr.field)}, {render_expr(expr.query)})"
+            return f"bm25({render_expr(expr.field)}, {render_expr(expr.query)}{_analysis(expr.analysis)})"
         case ir.Rrf():
             return f"rrf({render_expr(expr.first)}, {render_expr(expr.second)}, k={render_expr(expr.k)})"
         case ir.TextMatch():
             edits = f", max_edits={render_expr(expr.max_edits)}" if expr.max_edits else ""
-            return f"{expr.fn}({render_expr(expr.field)}, {render_expr(expr.query)}{edits})"
+            options = edits + _analysis(expr.analysis)
+            return f"{expr.fn}({render_expr(expr.field)}, {render_expr(expr.query)}{options})"
         case ir.Aggregate():
             return f"{expr.fn}({'distinct ' if expr.distinct else ''}{render_expr(expr.argument)})"
 
@@ -71,6 +73,22 @@ def render_predicate(predicate: ir.Predicate) -> str:
             return f"not ({render_predicate(predicate.item)})"
         case ir.TextMatch():
             return render_expr(predicate)
+
+
+def _analysis(analysis: TextAnalysis) -> str:
+    """Return the options of an analysis, nothing for the simple one.
+
+    >>> _analysis(TextAnalysis("german", ascii_fold=True))
+    ', text=german+ascii_fold'
+    """
+    parts = [
+        analysis.language,
+        "stop_words" if analysis.stop_words else None,
+        "ascii_fold" if analysis.ascii_fold else None,
+        f"ngram{analysis.ngram}" if analysis.ngram else None,
+    ]
+    named = "+".join(part for part in parts if part)
+    return f", text={named}" if named else ""
 
 
 def _const(value: ir.Value, type_: PropType) -> str:

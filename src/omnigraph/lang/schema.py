@@ -17,6 +17,27 @@ TypeKind: TypeAlias = Literal["interface", "node", "edge"]
 LiteralValue: TypeAlias = str | int | float | bool
 Metric: TypeAlias = Literal["l2", "cosine", "dot"]
 VectorIndexKind: TypeAlias = Literal["ivf_rq", "ivf_pq", "hnsw"]
+LANGUAGES = (
+    *(
+        "arabic",
+        "armenian",
+        "basque",
+        "catalan",
+        "danish",
+        "dutch",
+        "english",
+        "esperanto",
+        "estonian",
+        "finnish",
+    ),
+    *("french", "german", "greek", "hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian"),
+    *("nepali", "norwegian", "portuguese", "romanian", "russian", "serbian", "spanish", "swedish", "tamil"),
+    *("turkish", "yiddish"),
+)
+ENGLISH_STOP_WORDS = (
+    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they "
+    "this to was will with"
+)
 METRICS: tuple[Metric, ...] = ("l2", "cosine", "dot")
 VECTOR_INDEX_KINDS: tuple[VectorIndexKind, ...] = ("ivf_rq", "ivf_pq", "hnsw")
 
@@ -91,6 +112,23 @@ class VectorIndex:
 
 
 @dataclass(frozen=True, slots=True)
+class TextAnalysis:
+    """How the words of a String property become tokens, for full-text search.
+
+    `language` is None without stemming. `stop_words` are left out; `ngram` is the length of character n-grams, 0
+    for whole words. The default only folds case: the analysis of a property without ``@text``.
+    """
+
+    language: str | None = None
+    stop_words: tuple[str, ...] = ()
+    ascii_fold: bool = False
+    ngram: int = 0
+
+
+SIMPLE_TEXT = TextAnalysis()
+
+
+@dataclass(frozen=True, slots=True)
 class Cardinality:
     """Minimum and maximum number of out-edges per source node."""
 
@@ -135,6 +173,24 @@ class Property:
         options = {} if annotation is None else dict(annotation.kwargs)
         kind = cast("VectorIndexKind", options.get("kind", "ivf_rq"))
         return VectorIndex(kind, cast("Metric", options.get("metric", "l2")))
+
+    @cached_property
+    def text_analysis(self) -> TextAnalysis:
+        """How full-text search splits the text into tokens. ``@text`` without options is English."""
+        annotation = self.annotation("text")
+        if annotation is None or annotation.value == "simple":
+            return SIMPLE_TEXT
+        options = dict(annotation.kwargs)
+        language = str(options.get("language", "english"))
+        words = options.get("stop_words", language == "english")
+        if isinstance(words, bool):
+            words = ENGLISH_STOP_WORDS if words else ""
+        return TextAnalysis(
+            language if options.get("stem", True) else None,
+            tuple(sorted(set(str(words).split()))),
+            bool(options.get("ascii_fold", True)),
+            int(options.get("ngram", 0)),
+        )
 
 
 class PickledByFields:

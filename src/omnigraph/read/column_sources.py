@@ -96,5 +96,5 @@ def _search(
     ordinals: Ordinals | None,
 ) -> pa.Array:
     queries = evaluate(match.query, source, session.bindings)
-    search = TextSearch(table, match.field.property)
+    search = TextSearch(table, match.field.property, match.analysis)
     return search.rows(match.fn, queries, max_edits(match, session.bindings), ordinals)

@@ -26,5 +26,5 @@ def score_rows(session: ReadSession, rank: ir.Rank, rows: BindingTable) -> RowSc
 def _ranking(session: ReadSession, rank: ir.Nearest | ir.Bm25) -> Ranking:
     table, name = session.variables[rank.field.variable], rank.field.property
     if isinstance(rank, ir.Bm25):
-        return Ranking(table, name, session.text(rank.query))
+        return Ranking(table, name, session.text(rank.query), analysis=rank.analysis)
     return Ranking(table, name, session.vector(rank.query), rank.metric)

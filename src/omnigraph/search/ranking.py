@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from omnigraph.engine.memory.cached_table import NO_ROWS, CachedTable, Ordinals
 from omnigraph.engine.projection.sorting import order_rows
-from omnigraph.lang.schema import Metric
+from omnigraph.lang.schema import SIMPLE_TEXT, Metric, TextAnalysis
 from omnigraph.search.rank_fusion import reciprocal_ranks
 from omnigraph.search.text_search import TextSearch
 from omnigraph.search.vector_distance import nearest_distances
@@ -43,6 +43,7 @@ class Ranking:
     property_name: str
     query: tuple[float, ...] | str | None
     metric: Metric = "l2"
+    analysis: TextAnalysis = SIMPLE_TEXT
 
     @property
     def is_descending(self) -> bool:
@@ -68,7 +69,9 @@ class Ranking:
         if self.query is None or not len(entities):
             return NO_ROWS, np.zeros(0)
         if isinstance(self.query, str):
-            ordinals, scores = TextSearch(self.table, self.property_name).index().bm25(self.query)
+            ordinals, scores = (
+                TextSearch(self.table, self.property_name, self.analysis).index().bm25(self.query)
+            )
             matched = np.isin(ordinals, entities)
             return ordinals[matched], scores[matched]
         column = self.table.cached_column(self.property_name)

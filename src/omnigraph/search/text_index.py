@@ -1,27 +1,12 @@
-"""Full-text search in a column: tokenizer, inverted index, token and fuzzy matches, BM25.
-
-This module alone defines tokens, by the Unicode data of the running Python:
-
-- A word is a run of letters, digits and other numbers with the marks that follow them. Every other character
-  separates words, including the apostrophe, the underscore and invisible format characters. Variation selectors,
-  and marks that follow no letter, are ignored.
-- Words are compared after NFKC normalization and case folding: ``STRASSE`` matches ``straße``, full-width letters
-  match plain ones, and the encoding of an accent does not matter. Accents are significant: ``cafe`` does not
-  match ``café``.
-- Chinese, Japanese, Korean, Thai, Lao, Khmer and Burmese words may be part of a run without spaces. Such a run
-  has a token for every character (with its marks) and for every pair of neighbours. A query uses its pairs, or
-  its only character. A word is thus found inside a longer run, but not by its single characters.
-"""
+"""Inverted index of a text column: token and fuzzy matches, BM25."""
 
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import TypeAlias
 
 import numpy as np
@@ -31,6 +16,8 @@ import pyarrow.compute as pc
 
 from omnigraph.budget.deadline import check_deadline
 from omnigraph.errors import InvalidInput, ResourceLimit
+from omnigraph.search.analyzer import SIMPLE, Analyzer
+from omnigraph.search.words import UNSPACED
 
 Ordinals: TypeAlias = npt.NDArray[np.int64]
 Scores: TypeAlias = npt.NDArray[np.float64]
@@ -41,111 +28,13 @@ B = 0.75
 
 # Bytes of text that are tokenized at a time. Limits the memory for building an index.
 _SLICE_BYTES = 1 << 26
+# Words that are analyzed between two checks of the deadline.
+_PIECES = 1 << 12
 # Cells of edit distance tables in memory at a time.
 _TABLE_CELLS = 1 << 20
 _MAX_ROWS = 1 << 32
 MAX_FUZZY_WORD = 1_024
 """The code points of a word of `fuzzy`, at most. The cost of a comparison is the product of two lengths."""
-
-# --- tokens ----------------------------------------------------------------------------------------------
-
-_UNSPACED = re.compile(
-    "["
-    "\u0e00-\u0eff"  # Thai, Lao
-    "\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f"  # Burmese
-    "\u1780-\u17ff"  # Khmer
-    "\u3005-\u3007\u3021-\u3029\u3031-\u303c"  # ideographic iteration marks and numbers
-    "\u3041-\u30ff\u31f0-\u31ff\U0001aff0-\U0001b16f"  # kana
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
-    "\u1100-\u11ff\ua960-\ua97f\uac00-\ud7ff"  # Hangul
-    "]"
-)
-
-
-class _Spacing(dict[int, str]):
-    """A table for `str.translate` that replaces separators with blanks and removes variation selectors."""
-
-    def __missing__(self, code: int) -> str:
-        char = chr(code)
-        if unicodedata.category(char)[0] not in "LNM":
-            char = " "
-        elif 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF or 0x180B <= code <= 0x180F:
-            char = ""
-        self[code] = char
-        return char
-
-
-class _Kinds(dict[int, str]):
-    """A table for `str.translate` that maps marks to m, unspaced scripts to u and all other characters to s."""
-
-    def __missing__(self, code: int) -> str:
-        char = chr(code)
-        kind = "u" if _UNSPACED.match(char) else "s"
-        self[code] = "m" if unicodedata.category(char)[0] == "M" else kind
-        return self[code]
-
-
-# The tables fill up as characters occur, because looking up a category is slow.
-_SPACING = _Spacing()
-_KINDS = _Kinds()
-_SAME_KIND = re.compile("(?:um*)+|(?:sm*)+")
-_ONE_UNIT = re.compile("um*")
-
-
-def tokenize(text: str) -> list[str]:
-    """Return the tokens of a stored text, with repetitions.
-
-    >>> tokenize("Don't PANIC: Straße 42"), tokenize("iPhone手机壳")
-    (['don', 't', 'panic', 'strasse', '42'], ['iphone', '手', '机', '壳', '手机', '机壳'])
-    """
-    return [token for units in _words(text) for token in _stored(units)]
-
-
-def query_terms(text: str) -> list[str]:
-    """Return the distinct tokens of a query, in code point order.
-
-    >>> query_terms("to be or not to be"), query_terms("手机壳"), query_terms("?!")
-    (['be', 'not', 'or', 'to'], ['手机', '机壳'], [])
-    """
-    return sorted({token for units in _words(text) for token in (_pairs(units) or units)})
-
-
-def _words(text: str) -> Iterator[list[str]]:
-    """Yield the units of each word: the word itself, or its characters if its script has no spaces."""
-    for run in text.translate(_SPACING).split():
-        if run.isascii():
-            yield [run.lower()]
-        else:
-            folded = _fold(run)
-            # NFKC may decompose a character into others and separators, such as ½ into 1⁄2.
-            for word in [run] if folded == run else folded.translate(_SPACING).split():
-                yield from _split_scripts(word)
-
-
-def _fold(run: str) -> str:
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", run).casefold())
-
-
-def _split_scripts(word: str) -> Iterator[list[str]]:
-    kinds = word.translate(_KINDS)
-    for same in _SAME_KIND.finditer(kinds):
-        start, stop = same.span()
-        if kinds[start] == "s":
-            yield [word[start:stop]]
-        else:
-            units = _ONE_UNIT.finditer(kinds, start, stop)
-            yield (
-                [word[unit.start() : unit.end()] for unit in units] if "m" in same[0] else [*word[start:stop]]
-            )
-
-
-def _stored(units: list[str]) -> list[str]:
-    return units + _pairs(units)
-
-
-def _pairs(units: list[str]) -> list[str]:
-    return [first + second for first, second in pairwise(units)]
-
 
 # --- index -----------------------------------------------------------------------------------------------
 
@@ -170,14 +59,20 @@ class TextIndex:
     _starts: tuple[int, ...] = ()
     _rows: int = 0
     _texts: int = 0
+    _analyzer: Analyzer = SIMPLE
     # The rows that searches consider, and the number of their tokens; None means all rows.
     _live: Mask | None = None
     _live_tokens: int = 0
 
     @classmethod
-    def build(cls, column: pa.Array | pa.ChunkedArray) -> TextIndex:
+    def empty(cls, analyzer: Analyzer = SIMPLE) -> TextIndex:
+        """Return the index of no rows."""
+        return cls(_analyzer=analyzer)
+
+    @classmethod
+    def build(cls, column: pa.Array | pa.ChunkedArray, analyzer: Analyzer = SIMPLE) -> TextIndex:
         """Build the index of a text column."""
-        return cls().extended(column)
+        return cls.empty(analyzer).extended(column)
 
     def extended(self, more: pa.Array | pa.ChunkedArray) -> TextIndex:
         """Return the index of this column with `more` rows appended. Costs about as much as indexing only these
@@ -192,12 +87,13 @@ class TextIndex:
             )
         for texts in _slices(more):
             check_deadline()
-            segments.append(_index(texts))
+            segments.append(_index(texts, self._analyzer))
             while len(segments) > 1 and segments[-2].size < 2 * segments[-1].size:
                 last = segments.pop()
                 segments[-1] = _merge(segments[-1], last)
         starts = [0, *accumulate(segment.rows for segment in segments)][:-1]
-        return TextIndex(tuple(segments), tuple(starts), rows, self._texts + len(more) - more.null_count)
+        found = self._texts + len(more) - more.null_count
+        return TextIndex(tuple(segments), tuple(starts), rows, found, self._analyzer)
 
     def restricted(self, live: Mask, texts: int) -> TextIndex:
         """Return the index of the rows that `live` marks, of which `texts` are not null. Shares the postings.
@@ -208,7 +104,7 @@ class TextIndex:
             int(segment.lengths[live[start : start + segment.rows]].sum(dtype=np.int64))
             for segment, start in zip(self._segments, self._starts, strict=True)
         )
-        return TextIndex(self._segments, self._starts, self._rows, texts, live, tokens)
+        return TextIndex(self._segments, self._starts, self._rows, texts, self._analyzer, live, tokens)
 
     def __len__(self) -> int:
         """The number of rows, including null ones."""
@@ -226,7 +122,7 @@ class TextIndex:
 
     def matches_any(self, query: str) -> Mask:
         """Return for each row whether its text has at least one token of the query. False for a null text."""
-        terms = query_terms(query)
+        terms = self._analyzer.query_terms(query)
         return self._containing([_ids(segment, terms) for segment in self._segments])
 
     def matches_fuzzy(self, query: str, max_edits: int) -> Mask:
@@ -239,8 +135,8 @@ class TextIndex:
         """
         if max_edits < 0:
             raise InvalidInput(f"`fuzzy` needs a maximum number of edits of at least 0, got {max_edits}")
-        terms = query_terms(query)
-        words = [term for term in terms if not _UNSPACED.match(term)]
+        terms = self._analyzer.query_terms(query)
+        words = [term for term in terms if not UNSPACED.match(term)]
         longest = max(map(len, words), default=0)
         if longest > MAX_FUZZY_WORD and max_edits:
             raise ResourceLimit(
@@ -261,7 +157,7 @@ class TextIndex:
         k1 is 1.2 and b is 0.75. A term that occurs in `df` of `n` texts has the weight ln(1 + (n - df + 0.5) /
         (df + 0.5)). A token that the query repeats counts once. Scores are positive.
         """
-        terms = query_terms(query)
+        terms = self._analyzer.query_terms(query)
         total = self._live_tokens
         if self._live is None:
             total = sum(segment.tokens for segment in self._segments)
@@ -373,10 +269,10 @@ def _offsets(texts: pa.Array) -> npt.NDArray[np.int64]:
     return np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
 
 
-def _index(texts: pa.Array) -> _Segment:
+def _index(texts: pa.Array, analyzer: Analyzer) -> _Segment:
     pieces, owners = _split(texts)
     encoded = pieces.dictionary_encode()
-    terms, sizes, numbers = _tokenize_distinct(encoded.dictionary)
+    terms, sizes, numbers = _tokenize_distinct(encoded.dictionary, analyzer)
     # Each occurrence of a piece has the tokens of the piece: `within` counts them from 0 for every occurrence.
     which = encoded.indices.to_numpy().astype(np.int64)
     repeats = sizes[which]
@@ -410,10 +306,17 @@ def _split(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     return pieces, owners
 
 
-def _tokenize_distinct(pieces: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _tokenize_distinct(
+    pieces: pa.Array, analyzer: Analyzer
+) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the terms of pieces, the number of tokens of each piece, and the term number of each token."""
-    plain = pc.string_is_ascii(pieces).to_numpy(zero_copy_only=False)
-    others = [tokenize(piece) for piece in pieces.filter(pa.array(~plain)).to_pylist()]
+    # An ASCII piece is one word, which is its own token in a simple analysis.
+    plain = pc.string_is_ascii(pieces).to_numpy(zero_copy_only=False) & analyzer.is_simple
+    others = []
+    for number, piece in enumerate(pieces.filter(pa.array(~plain)).to_pylist()):
+        if number % _PIECES == 0:
+            check_deadline()
+        others.append(analyzer.tokens(piece))
     sizes = np.ones(len(pieces), np.int64)
     sizes[~plain] = [len(tokens) for tokens in others]
     spelled = pa.concat_arrays(
@@ -484,7 +387,7 @@ def _near(segment: _Segment, word: str, max_edits: int) -> list[int]:
             codes = np.frombuffer("".join(spelled.to_pylist()).encode("utf-32-le"), "<u4")
             edits = min(max_edits, max(length, len(word)))
             close = some[_within(codes.reshape(-1, length), word, edits)].tolist()
-            near += [number for number in close if not _UNSPACED.match(segment.terms[number].as_py())]
+            near += [number for number in close if not UNSPACED.match(segment.terms[number].as_py())]
     return near
 
 

@@ -16,6 +16,8 @@ from omnigraph.engine.memory.row_numbers import RowNumbers
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
+from omnigraph.lang.schema import TextAnalysis
+from omnigraph.search.analyzer import Analyzer
 from omnigraph.search.text_index import TextIndex
 
 _DEFAULT_EDITS = 2
@@ -54,10 +56,11 @@ class IndexedColumn:
 
 @dataclass(frozen=True)
 class TextSearch:
-    """Searches in one text property."""
+    """Searches in one text property, whose words the analysis of the schema makes tokens."""
 
     table: CachedTable
     property: str
+    analysis: TextAnalysis
 
     def rows(
         self, fn: ir.TextFn, queries: pa.Array | pa.Scalar, edits: int, ordinals: Ordinals | None
@@ -98,14 +101,15 @@ class TextSearch:
         """Return the index of the column at this version."""
         numbers, cache = self.table.numbers, self.table.cache
         physical = self.table.layout.physical(self.property)
-        family: Hashable = ("text", self.table.pin.path, physical, numbers.lineage)
+        family: Hashable = ("text", self.table.pin.path, physical, self.analysis, numbers.lineage)
         return cache.get_or_build(family, numbers.serial, lambda: self._build(cache.versions(family))).index
 
     def _build(self, known: Sequence[IndexedColumn]) -> IndexedColumn:
         """Extend the index of the version before by the texts behind it. Deleted texts are masked."""
         numbers, texts = self.table.numbers, self.table.column_chunks(self.property)
         older = [item for item in known if numbers.continues(item.numbers)]
-        donor = max(older, key=lambda item: item.numbers.serial).written if older else TextIndex()
+        donor = max(older, key=lambda item: item.numbers.serial).written if older else None
+        donor = donor or TextIndex.empty(Analyzer(self.analysis))
         index = donor.extended(texts.values_from(len(donor)))
         live = numbers.live_mask()
         if live is None:

@@ -203,9 +203,9 @@ def _property_changes(change: _TypeChange, old: Property, new: Property) -> Iter
     if _metadata(old.annotations) != _metadata(new.annotations) or _has_other_options(old, new):
         annotations = tuple(_metadata(new.annotations).values())
         if _has_other_options(old, new):
-            annotations += tuple(item for item in new.annotations if item.name == "index")
+            annotations += tuple(item for item in new.annotations if item.name in ("index", "text"))
         yield UpdatePropertyMetadata(change.kind, change.name, new.name, annotations)
-    handled = METADATA | PROPERTY_CONSTRAINTS | {"embed"}
+    handled = METADATA | PROPERTY_CONSTRAINTS | {"embed", "text"}
     for name in _changed_names(old.annotations, new.annotations, handled):
         yield change.unsupported_property(new.name, f"changing annotation '@{name}' on {full}")
 
@@ -310,9 +310,14 @@ def _renamed_embed(embed: Embed | None, renamed: dict[str, str]) -> Embed | None
 
 
 def _has_other_options(old: Property, new: Property) -> bool:
-    """Return whether an index that both declare has other options. The index is derived and built again later."""
+    """Return whether an index that both declare, or the analysis of a text, has other options.
+
+    Both concern derived data, which is built again later. No row changes.
+    """
     before, after = old.annotation("index"), new.annotation("index")
-    return before is not None and after is not None and before.kwargs != after.kwargs
+    if before is not None and after is not None and before.kwargs != after.kwargs:
+        return True
+    return old.annotation("text") != new.annotation("text")
 
 
 def _constraint_names(prop: Property) -> frozenset[str]:

@@ -24,7 +24,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class AnnotationDecl:
-    """``@name``, ``@name(value)``, ``@name(value, key=literal)`` or ``@index(key: word)``."""
+    """``@name``, ``@name(value)``, ``@name(value, key=literal)`` or ``@name(option: value)``."""
 
     name: str
     value: LiteralValue | Name | None = None

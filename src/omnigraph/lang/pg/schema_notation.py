@@ -29,7 +29,11 @@ def keyword_text(annotation: str, name: str, value: LiteralValue) -> str:
 
     >>> keyword_text("embed", "model", "m"), keyword_text("index", "metric", "dot")
     ('model="m"', 'metric: dot')
+    >>> keyword_text("text", "language", "english")
+    'language: "english"'
     """
+    if annotation == "text":
+        return f"{name}: {literal_text(value)}"
     return f"{name}: {value}" if annotation == "index" else f"{name}={literal_text(value)}"
 
 

@@ -231,7 +231,7 @@ class SchemaBuilder:
 
     def option(self, _span: Span, children: list[Any]) -> tuple[str, LiteralValue]:
         name, value = children
-        return str(name), value.text
+        return str(name), value.text if isinstance(value, Name) else value
 
     def keyword_argument(self, _span: Span, children: list[Any]) -> tuple[str, LiteralValue]:
         name, value = children

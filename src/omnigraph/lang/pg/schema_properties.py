@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from omnigraph.lang.diagnostics import Diagnostics
 from omnigraph.lang.pg.schema_ast import AnnotationDecl, Name, PropertyDecl
+from omnigraph.lang.pg.text_options import check_text_options
 from omnigraph.lang.schema import (
     METRICS,
     VECTOR_INDEX_KINDS,
@@ -29,9 +30,10 @@ PHYSICAL_COLUMNS: dict[TypeKind, frozenset[str]] = {
 # Mutations use these names for the endpoints of an edge, so that they could never set such a property.
 ENDPOINT_WORDS = frozenset({"from", "to"})
 
-_PROPERTY_ONLY = ("key", "unique", "index", "embed")
+_PROPERTY_ONLY = ("key", "unique", "index", "embed", "text")
 _ONE_COLUMN = ("key", "unique", "index")
-_ONCE_ON_PROPERTY = ("key", "unique", "index", "embed", "description", "rename_from")
+_ONCE_ON_PROPERTY = ("key", "unique", "index", "embed", "text", "description", "rename_from")
+_WITH_OPTIONS = ("index", "text")
 _ONCE_ON_TYPE = ("description", "instruction", "rename_from")
 _INDEX_OPTIONS: dict[str, tuple[str, ...]] = {"kind": VECTOR_INDEX_KINDS, "metric": METRICS}
 _NEEDS_BODY = {
@@ -71,9 +73,11 @@ def compile_type_annotations(
     for item in annotations:
         if item.name in _PROPERTY_ONLY:
             where = (
-                "is only supported on node properties or as body constraint"
-                if owner.kind == "node"
-                else "is not supported on edges"
+                "is not supported on edges"
+                if owner.kind == "edge"
+                else "is only supported on node properties"
+                if item.name == "text"
+                else "is only supported on node properties or as body constraint"
             )
             hint = (
                 "write it in the body: @key(src, dst)"
@@ -108,7 +112,7 @@ def unsupported_shape(name: str, kind: PropType) -> str | None:
 
 def to_annotation(decl: AnnotationDecl) -> Annotation:
     """Return the stored form of an annotation; an identifier argument becomes its text."""
-    kwargs = tuple(sorted(decl.kwargs)) if decl.name == "index" else decl.kwargs
+    kwargs = tuple(sorted(decl.kwargs)) if decl.name in _WITH_OPTIONS else decl.kwargs
     return Annotation(decl.name, _text(decl.value), kwargs)
 
 
@@ -157,7 +161,7 @@ def _property_annotations(
             report.add(item.span, f"@instruction is only supported on node and edge types (property {place})")
         elif item.name in _NEEDS_BODY:
             report.add(item.span, _NEEDS_BODY[item.name])
-        elif owner.kind == "edge" and item.name in ("key", "embed"):
+        elif owner.kind == "edge" and item.name in ("key", "embed", "text"):
             message = f"@{item.name} is not supported on edge properties (edge {place})"
             # A property alone seldom identifies an edge, so that the columns of its key are always written out.
             hint = f"write the key in the body: @key(src, dst, {decl.name})" if item.name == "key" else None
@@ -167,6 +171,9 @@ def _property_annotations(
                 accepted.append(to_annotation(item))
         elif item.name == "embed":
             if _check_embed(item, place, decl.type, report):
+                accepted.append(to_annotation(item))
+        elif item.name == "text":
+            if check_text_options(item, place, decl.type, report):
                 accepted.append(to_annotation(item))
         elif _has_text(item, f"property {place}", report):
             accepted.append(to_annotation(item))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from omnigraph.engine.parameters import Bindings
 from omnigraph.engine.projection.plan_projection import is_descending
 from omnigraph.lang import ir
+from omnigraph.search.analyzer import Analyzer
 from omnigraph.search.rank_fusion import check_k
-from omnigraph.search.text_index import query_terms
 from omnigraph.spark.engine.binding_frames import ID, BindingFrame, Names
 from omnigraph.spark.engine.pattern_joins import TableFrames
 from omnigraph.spark.engine.udfs import Corpus, bm25_udf, call_batches, distance_udf, token_count_udf
@@ -68,18 +68,20 @@ class SparkRanking:
             vector = self.constants.vector(rank.query)
             return nothing if vector is None else _distance(rank, vector, column)
         text = self.constants.text(rank.query)
-        terms = () if text is None else tuple(query_terms(text))
+        analyzer = Analyzer(rank.analysis)
+        terms = () if text is None else tuple(analyzer.query_terms(text))
         if not terms:
             return nothing
-        return call_batches(bm25_udf(terms, self._corpus(rank.field, terms)), "double", [column])
+        corpus = self._corpus(rank.field, terms, analyzer)
+        return call_batches(bm25_udf(terms, analyzer, corpus), "double", [column])
 
-    def _corpus(self, field: ir.PropertyRef, terms: tuple[str, ...]) -> Corpus:
+    def _corpus(self, field: ir.PropertyRef, terms: tuple[str, ...], analyzer: Analyzer) -> Corpus:
         from pyspark.sql import functions as F  # noqa: N812
 
         type_name = next(item.type_name for item in self.query.variables if item.name == field.variable)
         texts = self.tables.scan(f"node:{type_name}", [field.property]).toDF("text")
         counted = texts.select(
-            call_batches(token_count_udf(terms), "array<bigint>", [F.col("text")]).alias("n")
+            call_batches(token_count_udf(terms, analyzer), "array<bigint>", [F.col("text")]).alias("n")
         )
         having = [F.count_if(F.col("n")[place] > 0) for place in range(1, len(terms) + 1)]
         found = counted.agg(F.count("n"), F.coalesce(F.sum(F.col("n")[0]), F.lit(0)), *having).collect()[0]

@@ -19,7 +19,8 @@ from omnigraph.engine.parameters import Bindings
 from omnigraph.lang import ir
 from omnigraph.lang.schema import Metric
 from omnigraph.lang.types import PropType
-from omnigraph.search.text_index import K1, B, TextIndex, tokenize
+from omnigraph.search.analyzer import Analyzer
+from omnigraph.search.text_index import K1, B, TextIndex
 from omnigraph.search.text_search import max_edits
 from omnigraph.search.vector_distance import nearest_distances
 from omnigraph.spark.engine.arrow_columns import as_stored
@@ -77,7 +78,7 @@ class BatchSource:
         queries = evaluate(match.query, self, self.bindings)
         if isinstance(queries, pa.Scalar):
             queries = pa.array([queries.as_py()] * self.num_rows, pa.string())
-        index = TextIndex.build(texts)
+        index = TextIndex.build(texts, Analyzer(match.analysis))
         found = np.zeros(self.num_rows, np.bool_)
         for query in pc.unique(queries.drop_null()).to_pylist():
             asked = pc.fill_null(pc.equal(queries, query), False).to_numpy(zero_copy_only=False)
@@ -120,24 +121,25 @@ class Corpus:
     having: tuple[int, ...]
 
 
-def token_count_udf(terms: Sequence[str]) -> BatchFunction:
+def token_count_udf(terms: Sequence[str], analyzer: Analyzer) -> BatchFunction:
     """Return the number of tokens of each text, followed by the count of each term; null where there is no text."""
 
     def count(texts: pa.Array) -> pa.Array:
-        counted = [None if text is None else _counts(text, terms) for text in texts.to_pylist()]
+        counted = [
+            None if text is None else _counts(analyzer.tokens(text), terms) for text in texts.to_pylist()
+        ]
         return pa.array(counted, pa.list_(pa.int64()))
 
     return count
 
 
-def _counts(text: str, terms: Sequence[str]) -> list[int]:
-    tokens = tokenize(text)
+def _counts(tokens: list[str], terms: Sequence[str]) -> list[int]:
     return [len(tokens), *(tokens.count(term) for term in terms)]
 
 
-def bm25_udf(terms: Sequence[str], corpus: Corpus) -> BatchFunction:
+def bm25_udf(terms: Sequence[str], analyzer: Analyzer, corpus: Corpus) -> BatchFunction:
     """Return the BM25 score of each text, null where it has none of the terms."""
-    count = token_count_udf(terms)
+    count = token_count_udf(terms, analyzer)
     weights = [
         math.log1p((corpus.texts - having + 0.5) / (having + 0.5)) * (K1 + 1) for having in corpus.having
     ]

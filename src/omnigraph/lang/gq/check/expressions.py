@@ -6,6 +6,7 @@ from omnigraph.lang import ir
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.check.literals import check_literal
 from omnigraph.lang.gq.check.scope import Context, Scope, did_you_mean_variable
+from omnigraph.lang.schema import TextAnalysis
 from omnigraph.lang.source import Span
 from omnigraph.lang.types import BOOL, F64, I64, INT_RANGES, STRING, PropType, Scalar, vector
 
@@ -93,14 +94,18 @@ def display_type(expr: ir.Expr) -> str:
     return f"node `{expr.type_name}`" if isinstance(expr, ir.EntityRef) else str(expr.type.core)
 
 
-def _text_field(ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str) -> ir.PropertyRef:
+def _text_field(
+    ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str
+) -> tuple[ir.PropertyRef, TextAnalysis]:
+    """Return the field of a search and how its words become tokens."""
     if not isinstance(expr, ast.PropertyAccess):
         ctx.reject(expr.span, code, f"the field of `{fn}` must be a String property `$v.name`")
     _reject_edge_field(ctx, scope, fn, expr)
     field = check_property(ctx, scope, expr)
     if not is_string(field.type):
         ctx.reject(expr.span, code, f"the field of `{fn}` must be String, got {display_type(field)}")
-    return field
+    bound = ctx.variable(scope, expr.variable, expr.span)
+    return field, ctx.property_of(bound, expr.name, expr.name_span, code).text_analysis
 
 
 def _reject_edge_field(ctx: Context, scope: Scope, fn: str, expr: ast.PropertyAccess) -> None:
@@ -119,24 +124,24 @@ def _text_query(ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str) 
 def check_text_call(ctx: Context, scope: Scope, call: ast.TextCall) -> ir.TextMatch:
     """Check ``search``, ``fuzzy`` or ``match_text``."""
     code = "T20" if call.fn == "match_text" else "T19"
-    field = _text_field(ctx, scope, call.fn, call.field, code)
+    field, analysis = _text_field(ctx, scope, call.fn, call.field, code)
     query = _text_query(ctx, scope, call.fn, call.query, code)
     type_ = _propagate_null(BOOL, field, query)
     if call.fn != "fuzzy":
-        return ir.TextMatch(call.fn, field, query, type=type_)
+        return ir.TextMatch(call.fn, field, query, type=type_, analysis=analysis)
     if call.max_edits is None:
-        return ir.TextMatch(call.fn, field, query, DEFAULT_MAX_EDITS, type_)
+        return ir.TextMatch(call.fn, field, query, DEFAULT_MAX_EDITS, type_, analysis)
     edits = check_expr(ctx, scope, call.max_edits)
     if not _is_integer(edits) or (isinstance(edits, ir.Const) and _below(edits, 0)):
         ctx.reject(call.max_edits.span, "T19", "max_edits of `fuzzy` must be a non-negative integer")
-    return ir.TextMatch(call.fn, field, query, edits, type_)
+    return ir.TextMatch(call.fn, field, query, edits, type_, analysis)
 
 
 def check_bm25(ctx: Context, scope: Scope, call: ast.Bm25) -> ir.Bm25:
     """Check ``bm25(field, query)``."""
-    field = _text_field(ctx, scope, "bm25", call.field, "T20")
+    field, analysis = _text_field(ctx, scope, "bm25", call.field, "T20")
     query = _text_query(ctx, scope, "bm25", call.query, "T20")
-    return ir.Bm25(field, query, _propagate_null(F64, field, query))
+    return ir.Bm25(field, query, _propagate_null(F64, field, query), analysis)
 
 
 def check_nearest(ctx: Context, scope: Scope, call: ast.Nearest) -> ir.Nearest:
