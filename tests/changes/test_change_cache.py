@@ -55,6 +55,18 @@ def test_a_new_commit_is_all_that_is_compared(g: og.Graph, compared: list[int]) 
     assert len(compared) == 1
 
 
+def test_feed_over_many_commits_read_twice_compares_each_commit_once(
+    g: og.Graph, compared: list[int]
+) -> None:
+    for number in range(12):
+        g.load({"City": [{"name": f"City {number}"}]})
+    first = g.feed(start="beginning")
+    compared.clear()
+    assert g.feed(start="beginning") == first
+    assert len(first.blocks) == 13
+    assert not compared
+
+
 def test_what_is_wanted_is_told_and_nothing_else(g: og.Graph) -> None:
     def told(**wanted: Any) -> list[tuple[str, str]]:
         return [

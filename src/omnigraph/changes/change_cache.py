@@ -40,8 +40,9 @@ class CachedChanges:
 
 def stream_cached_changes(diff: CommitDiff, after: EntityKey | None, cache: Cache) -> Generator[EntityChange]:
     """Yield what `CommitDiff.stream` yields, from the cache if possible. Caches a complete small stream."""
-    family, version = ("changes", diff.change_filter.fingerprint), diff.commit.id
-    cached: CachedChanges | None = cache.get(family, version)
+    # Each commit is a family of its own: of a family only the last versions are kept, and polls reach further back.
+    family = ("changes", diff.change_filter.fingerprint, diff.commit.id)
+    cached: CachedChanges | None = cache.get(family, None)
     if cached is not None:
         yield from (item for item in cached.unpack() if after is None or item.key.order > after.order)
         return
@@ -54,4 +55,4 @@ def stream_cached_changes(diff: CommitDiff, after: EntityKey | None, cache: Cach
     if after is None and len(changes) <= MAX_CACHED_CHANGES:
         packed = CachedChanges(pickle.dumps(changes, pickle.HIGHEST_PROTOCOL))
         if packed.nbytes <= MAX_CACHED_BYTES:
-            cache.get_or_build(family, version, lambda: packed)
+            cache.get_or_build(family, None, lambda: packed)
