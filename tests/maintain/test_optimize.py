@@ -86,7 +86,12 @@ def test_the_report_has_the_fields_of_the_contract(graph: og.LocalGraph) -> None
         "published_dataset_version": version,
         "lance_head_version": version,
         "indexes": ["age", "id", "mail", "name"],
-        "pending_indexes": [{"property": "vec", "reason": "vectors are compared exactly, without an index"}],
+        "pending_indexes": [
+            {
+                "property": "vec",
+                "reason": "tables with fewer than 10,000 rows are searched exactly, without an index",
+            }
+        ],
         "error": None,
     }
 

@@ -70,17 +70,21 @@ def groups_to_rewrite(fragments: Sequence[TableFragment]) -> list[tuple[TableFra
 
 
 def segments_to_build(
-    fragments: Mapping[int, int], segments: Sequence[IndexSegment]
+    fragments: Mapping[int, int], segments: Sequence[IndexSegment], min_rows: int = 0
 ) -> tuple[list[tuple[int, ...]], list[IndexSegment]]:
     """Return the fragments of each segment to build for an index, and the segments to remove.
 
     `fragments` has the ids and row counts of the table's fragments, `segments` the present segments of the index. A
-    segment is removed if most of its fragments are gone or if it is merged into a new one.
+    segment is removed if most of its fragments are gone or if it is merged into a new one. Nothing is built for
+    fewer than `min_rows` uncovered rows.
     """
     removed = [item for item in segments if 2 * len(item.fragments & fragments.keys()) <= len(item.fragments)]
     kept = [item for item in segments if item not in removed]
     covered = {id_ for item in kept for id_ in item.fragments}
-    uncovered = _split_uncovered([id_ for id_ in fragments if id_ not in covered], fragments)
+    ids = [id_ for id_ in fragments if id_ not in covered]
+    if sum(fragments[id_] for id_ in ids) < min_rows:
+        return [], removed
+    uncovered = _split_uncovered(ids, fragments)
     live = [tuple(sorted(item.fragments & fragments.keys())) for item in kept]
     parts = [*uncovered, *live]
     builds = []

@@ -15,7 +15,7 @@ from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.file_verification import ExpectedFile, check_file
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.objects.backend import ObjectInfo
-from omnigraph.store.tables.index_segments import build_segment
+from omnigraph.store.tables.index_segments import build_segment, index_kind
 from omnigraph.store.tables.table_fragments import list_fragments
 from omnigraph.store.tables.table_indexes import IndexSegment, list_indexes, list_segments
 from omnigraph.store.tables.tables import StagedTable
@@ -151,8 +151,7 @@ def _damaged_segments(
         problem = next(_problems(repository, pin, f"_indices/{segment.handle.uuid}/", digests, stored), None)
         if problem is not None:
             column = columns[segment.index]
-            kind = segment.index.removeprefix(f"{column}_").upper()
-            damaged.append(_DamagedSegment(segment, column, kind, problem))
+            damaged.append(_DamagedSegment(segment, column, index_kind(column, segment.index), problem))
     return damaged
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.engine.engine_choice import Engine, RunTasks
@@ -22,18 +22,20 @@ from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang.schema import Index, Key, Unique
 from omnigraph.lang.types import Scalar
-from omnigraph.maintain.table_maintenance import RewriteTask, SegmentTask, TableMaintenance
+from omnigraph.maintain.table_maintenance import RewriteTask, SegmentTask, TableMaintenance, WantedIndex
 from omnigraph.maintain.task_runner import TaskRunner
+from omnigraph.maintain.vector_indexes import obsolete_vector_indexes, wanted_vector_indexes
 from omnigraph.store.manifest.records import CommitRecord
+from omnigraph.store.tables.vector_indexes import MIN_TABLE_ROWS
 
-KIND = "BTREE"
+KIND: Final = "BTREE"
 FAILED, BUSY = "Failed", "Busy"
 # A table that changed this often during the call is skipped, so that the other tables can be committed.
 MAX_TABLE_CHANGES = 8
 
-EXACT_VECTORS = "vectors are compared exactly, without an index"
-# An estimate of the index size per row, to decide whether to use Spark.
-_BYTES_PER_ENTRY = 32
+EXACT_VECTORS: Final = (
+    f"tables with fewer than {MIN_TABLE_ROWS:,} rows are searched exactly, without an index"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,18 +203,24 @@ class _Optimization:
         for state in _active(states):
             names, vectors = _names_to_index(transaction.base.catalog, state.table)
             reasons = pending[state.table.key]
-            reasons.update(dict.fromkeys(vectors, EXACT_VECTORS))
-            with _collecting(reasons, *names):
-                pin = transaction.pin(state.table.key)
-                columns = [state.table.physical(name) for name in names]
-                segments = state.maintenance.plan_segments(transaction.base.tables, pin, columns, KIND)
+            with _collecting(reasons, *names, *vectors):
+                tables, pin = transaction.base.tables, transaction.pin(state.table.key)
+                wanted = [WantedIndex(state.table.physical(name), KIND) for name in names]
+                declared = wanted_vector_indexes(transaction.base.catalog, state.table, vectors)
+                obsolete = obsolete_vector_indexes(tables, pin, declared.values())
+                for name, index in declared.items():
+                    if pin.rows < MIN_TABLE_ROWS:
+                        reasons[name] = EXACT_VECTORS
+                    else:
+                        wanted.append(index)
+                segments = state.maintenance.plan_segments(tables, pin, wanted, obsolete)
                 planned += [(state, task) for task in segments]
         planned = self._without_large_indexes(planned)
         tasks = [task for _, task in planned]
-        results = self._runner.run("index", tasks, sum(_BYTES_PER_ENTRY * task.rows for task in tasks))
+        results = self._runner.run("index", tasks, sum(task.nbytes for task in tasks))
         for (state, task), segment in zip(planned, results, strict=True):
             if isinstance(segment, OmnigraphError):
-                pending[state.table.key][_logical(state.table, task.column)] = segment.message
+                pending[state.table.key][_logical(state.table, task.index.column)] = segment.message
             else:
                 state.maintenance.built.append((task, segment))
         staged = {
@@ -280,7 +288,7 @@ def _collecting(reasons: dict[str, str], *keys: str) -> Iterator[None]:
 def _stage_segments(transaction: Transaction, state: _TypeState, pending: dict[str, str]) -> tuple[str, ...]:
     """Stage the built segments of a type; return the properties whose index changed."""
     pin = transaction.pin(state.table.key)
-    names = sorted({_logical(state.table, task.column) for task, _ in state.maintenance.built})
+    names = sorted({_logical(state.table, task.index.column) for task, _ in state.maintenance.built})
     with _collecting(pending, *names):
         staged = state.maintenance.stage_segments(transaction.base.tables, pin)
         if staged.version != pin.version:

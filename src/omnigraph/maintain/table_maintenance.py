@@ -7,7 +7,7 @@ unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,12 +49,29 @@ class RewriteTask:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentTask:
-    """Build an index segment of a column over some fragments of a version. It can be pickled."""
+class WantedIndex:
+    """An index to complete. `kind` is as for `build_segment`.
 
-    pin: TablePin
+    Fewer than `min_rows` rows without an index get none. `row_bytes` estimates what a segment reads of a row.
+    """
+
     column: str
     kind: str
+    min_rows: int = 0
+    row_bytes: int = 32
+
+    @property
+    def name(self) -> str:
+        """The name of the index in the table."""
+        return index_name(self.column, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTask:
+    """Build a segment of an index over some fragments of a version. It can be pickled."""
+
+    pin: TablePin
+    index: WantedIndex
     fragments: tuple[TableFragment, ...]
 
     @property
@@ -63,13 +80,19 @@ class SegmentTask:
         return sum(item.rows for item in self.fragments)
 
     @property
+    def nbytes(self) -> int:
+        """The estimated number of bytes to read."""
+        return self.rows * self.index.row_bytes
+
+    @property
     def fragment_files(self) -> frozenset[tuple[int, str]]:
         """The id and files of each fragment. The segment is valid while these are unchanged."""
         return frozenset((item.id, item.files) for item in self.fragments)
 
     def run(self, root: LanceRoot) -> BuiltSegment | None:
         """Build the segment."""
-        return build_segment(root, self.pin, self.column, self.kind, [item.id for item in self.fragments])
+        ids = [item.id for item in self.fragments]
+        return build_segment(root, self.pin, self.index.column, self.index.kind, ids)
 
 
 @dataclass
@@ -110,25 +133,26 @@ class TableMaintenance:
         return tables.stage_compaction(pin, rewritten)
 
     def plan_segments(
-        self, tables: Tables, pin: TablePin, columns: Iterable[str], kind: str
+        self, tables: Tables, pin: TablePin, indexes: Iterable[WantedIndex], obsolete: Collection[str] = ()
     ) -> list[SegmentTask]:
         """Return the remaining index segments of a version. Earlier results that no longer apply leave `built`.
 
-        Sets `removed` to the segments that are replaced.
+        Sets `removed` to the segments that are replaced, and to those of the indexes whose names are `obsolete`.
         """
         fragments = {item.id: item for item in list_fragments(tables, pin)}
         rows = {id_: item.rows for id_, item in fragments.items()}
         present = {(item.id, item.files) for item in fragments.values()}
         stored = list_segments(tables, pin)
-        earlier, self.built, self.removed = self.built, [], []
+        earlier, self.built = self.built, []
+        self.removed = [item.handle for item in stored if item.index in obsolete]
         tasks: list[SegmentTask] = []
-        for column in columns:
-            name = index_name(column, kind)
+        for index in indexes:
+            name = index.name
             old = [item for item in stored if item.index == name]
             kept = [
                 (task, segment)
                 for task, segment in earlier
-                if task.column == column
+                if task.index == index
                 and task.fragment_files <= present
                 and _is_applicable(task, old, rows.keys())
             ]
@@ -139,12 +163,12 @@ class TableMaintenance:
             new = [
                 IndexSegment(name, frozenset(part.id for part in task.fragments), task) for task, _ in kept
             ]
-            builds, gone = segments_to_build(rows, [*unreplaced, *new])
+            builds, gone = segments_to_build(rows, [*unreplaced, *new], index.min_rows)
             self.removed += [item.handle for item in gone if item in unreplaced]
             self.built += [
                 pair for pair, segment in zip(kept, new, strict=True) if all(item != segment for item in gone)
             ]
-            tasks += [SegmentTask(pin, column, kind, tuple(fragments[id_] for id_ in ids)) for ids in builds]
+            tasks += [SegmentTask(pin, index, tuple(fragments[id_] for id_ in ids)) for ids in builds]
         return tasks
 
     def stage_segments(self, tables: Tables, pin: TablePin) -> StagedTable:

@@ -12,6 +12,7 @@ from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.vector_indexes import VectorIndexMethod, build_vector_segment
 
 
 def uncovered_fragments(dataset: lance.LanceDataset, column: str, kind: str) -> list[tuple[int, int]]:
@@ -34,7 +35,8 @@ def make_segment(
 ) -> Any | None:
     """Build an uncommitted segment over some fragments, by default over all that the index does not cover.
 
-    Returns None when there are no such fragments.
+    `kind` is a kind of scalar index, or the name of a `VectorIndexMethod`. Returns None when there are no such
+    fragments.
     """
     name = index_name(column, kind)
     if fragments is None:
@@ -43,6 +45,9 @@ def make_segment(
         fragment_ids = list(fragments)
     if not fragment_ids:
         return None
+    method = VectorIndexMethod.parse(kind)
+    if method is not None:
+        return build_vector_segment(dataset, column, method, name, fragment_ids)
     segment = dataset.create_index_uncommitted(
         column, kind, name=name, replace=True, fragment_ids=fragment_ids, **parameters
     )
@@ -79,3 +84,8 @@ def build_segment(
 def index_name(column: str, kind: str) -> str:
     """Return the name of the index of a column."""
     return f"{column}_{kind.lower()}"
+
+
+def index_kind(column: str, name: str) -> str:
+    """Return the kind of an index of a column by its name."""
+    return name.removeprefix(f"{column}_").upper()
