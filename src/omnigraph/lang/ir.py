@@ -97,6 +97,19 @@ class EmbedText:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How a vector index is searched: constants, or None for the default. They never change a distance.
+
+    With `exact` no index is used. `nprobes` is the number of partitions that are searched, and `refine` the number
+    of rows for each result whose exact distance is computed.
+    """
+
+    exact: Expr | None = None
+    nprobes: Expr | None = None
+    refine: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Nearest:
     """Distance of a vector property to a query vector, lower is nearer; null vectors never match.
 
@@ -107,6 +120,7 @@ class Nearest:
     query: Expr
     type: PropType = F64
     metric: Metric = "l2"
+    options: SearchOptions = SearchOptions()
 
 
 @dataclass(frozen=True, slots=True)

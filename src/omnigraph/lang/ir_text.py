@@ -36,7 +36,7 @@ def render_expr(expr: ir.Expr) -> str:
             return f"embed({render_expr(expr.text)} as {expr.type}{model})"
         case ir.Nearest():
             metric = "" if expr.metric == "l2" else f", metric={expr.metric}"
-            return f"nearest({render_expr(expr.field)}, {render_expr(expr.query)}{metric})"
+            return f"nearest({render_expr(expr.field)}, {render_expr(expr.query)}{metric}{_options(expr.options)})"
         case ir.Bm25():
             return f"bm25({render_expr(expr.field)}, {render_expr(expr.query)}{_analysis(expr.analysis)})"
         case ir.Rrf():
@@ -101,3 +101,9 @@ def _const(value: ir.Value, type_: PropType) -> str:
     if type_.scalar is Scalar.DATETIME and isinstance(value, int):
         return f'datetime("{format_datetime(value)}")'
     return json.dumps(value, ensure_ascii=False)
+
+
+def _options(options: ir.SearchOptions) -> str:
+    """Return the options of a search that are set."""
+    found = {"exact": options.exact, "nprobes": options.nprobes, "refine": options.refine}
+    return "".join(f", {name}={render_expr(value)}" for name, value in found.items() if value is not None)

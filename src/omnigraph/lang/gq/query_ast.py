@@ -78,12 +78,22 @@ class ColumnName:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchOption:
+    """``name: value`` in a call of a search."""
+
+    name: str
+    value: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Nearest:
-    """``nearest($v.vector, query)``; ``cosine``, ``dot`` and ``l2`` name their metric."""
+    """``nearest($v.vector, query, options)``; ``cosine``, ``dot`` and ``l2`` name their metric."""
 
     field: PropertyAccess
     query: Expr
     fn: NearestFn = "nearest"
+    options: tuple[SearchOption, ...] = ()
     span: Span = _span()
 
 

@@ -251,8 +251,12 @@ class QueryBuilder:
         return ast.Now(span)
 
     def nearest(self, span: Span, children: list[Any]) -> ast.Nearest:
-        fn, field, query = children
-        return ast.Nearest(field, query, cast(Any, str(fn)), span)
+        fn, field, query, *options = children
+        return ast.Nearest(field, query, cast(Any, str(fn)), tuple(options), span)
+
+    def search_option(self, span: Span, children: list[Any]) -> ast.SearchOption:
+        name, value = children
+        return ast.SearchOption(str(name), value, span)
 
     def text_call(self, span: Span, children: list[Any]) -> ast.TextCall:
         fn, field, query, *rest = children

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.literal_syntax import float_literal, quote
 
@@ -41,7 +43,7 @@ def print_expr(expr: ast.Expr) -> str:
         case ast.AliasRef() | ast.ColumnName():
             return expr.name
         case ast.Nearest():
-            return _call(expr.fn, expr.field, expr.query)
+            return _call(expr.fn, expr.field, expr.query, options=expr.options)
         case ast.TextCall():
             return _call(expr.fn, expr.field, expr.query, expr.max_edits)
         case ast.Bm25():
@@ -124,6 +126,7 @@ def print_assign(assign: ast.Assign | ast.InlineMatch) -> str:
     return f"{assign.name}: {print_expr(assign.value)}"
 
 
-def _call(name: str, *arguments: ast.Expr | None) -> str:
-    printed = ", ".join(print_expr(argument) for argument in arguments if argument is not None)
-    return f"{name}({printed})"
+def _call(name: str, *arguments: ast.Expr | None, options: Sequence[ast.SearchOption] = ()) -> str:
+    printed = [print_expr(argument) for argument in arguments if argument is not None]
+    printed += [f"{option.name}: {print_expr(option.value)}" for option in options]
+    return f"{name}({', '.join(printed)})"

@@ -6,6 +6,7 @@ from omnigraph.lang import ir
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.check.literals import check_literal
 from omnigraph.lang.gq.check.scope import Context, Scope, did_you_mean_variable
+from omnigraph.lang.gq.check.search_options import check_search_options
 from omnigraph.lang.schema import TextAnalysis
 from omnigraph.lang.source import Span
 from omnigraph.lang.types import BOOL, F64, I64, INT_RANGES, STRING, PropType, Scalar, vector
@@ -161,7 +162,8 @@ def check_nearest(ctx: Context, scope: Scope, call: ast.Nearest) -> ir.Nearest:
     else:
         query = _query_vector(ctx, call, query, expected)
     metric = prop.vector_index.metric if call.fn == "nearest" else call.fn
-    return ir.Nearest(field, query, _propagate_null(F64, field, query), metric)
+    options = check_search_options(ctx, call, lambda value: check_expr(ctx, scope, value))
+    return ir.Nearest(field, query, _propagate_null(F64, field, query), metric, options)
 
 
 def _propagate_null(result: PropType, *operands: ir.Expr) -> PropType:
