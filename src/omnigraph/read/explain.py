@@ -20,9 +20,10 @@ from omnigraph.read.plan import (
     ScanStep,
     materializes_rows,
 )
-from omnigraph.read.project import choose_engine, input_schema
+from omnigraph.read.project import best_rows, choose_engine, input_schema
 from omnigraph.read.read_session import ReadSession, conjunction
 from omnigraph.read.references import properties_of
+from omnigraph.read.scoring import search_path
 from omnigraph.read.select import physical_name, specified_key
 from omnigraph.read.topology import ExpandMode
 
@@ -126,11 +127,36 @@ def _projection_lines(session: ReadSession, plan: ReadPlan) -> Iterator[str]:
         )
         ties = "" if query.aggregated or query.distinct else ", ties by the ids of all variables"
         yield f"  order {items}{ties}"
+    yield from _search_lines(session, plan)
     if query.skip:
         yield f"  skip {query.skip}"
     if query.limit is not None:
         yield f"  limit {query.limit}"
     yield f"  on {choose_engine(session, 0)}, as {_sql(session, plan)}"
+
+
+def _search_lines(session: ReadSession, plan: ReadPlan) -> Iterator[str]:
+    """Print how vectors are searched. The number of candidates is an estimate, as for all steps."""
+    count = best_rows(plan)
+    for place, item in enumerate(plan.query.order):
+        if not isinstance(item.expr, ir.Nearest):
+            continue
+        if place or count is None:
+            yield "  search exactly: all rows are ranked"
+            continue
+        declare_variables(session, plan.steps)
+        rows = session.variables[item.expr.field.variable].num_rows
+        candidates = round(min(plan.steps[-1].estimate, rows)) if plan.steps else 0
+        path, settings = search_path(session, item.expr, candidates)
+        if path.index is None:
+            yield f"  search exactly: {path.reason}"
+            continue
+        method, share = path.index.method, 100 * path.uncovered / rows
+        yield (
+            f"  search index {method.kind} for {method.metric}, nprobes {settings.nprobes}, refine"
+            f" {settings.refine_for(path.index)}: {path.reason}"
+        )
+        yield f"    compare exactly {_count_rows(path.uncovered)} without an index ({share:.1f} %)"
 
 
 def _sql(session: ReadSession, plan: ReadPlan) -> str:

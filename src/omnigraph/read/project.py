@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.budget.deadline import check_deadline
-from omnigraph.budget.query_budget import BYTES, check_rows, require_bytes
+from omnigraph.budget.query_budget import BYTES, check_rows, hold_bytes, require_bytes
 from omnigraph.catalog.columns import arrow_type
 from omnigraph.engine.memory.cached_table import NO_ROWS, type_bytes
 from omnigraph.engine.memory.column_chunks import to_indices
@@ -70,9 +70,10 @@ def project(session: ReadSession, plan: ReadPlan, rows: BindingTable) -> pa.Tabl
     check_deadline()
     query = plan.query
     scores: dict[ir.Expr, RowScores] = {}
-    for item in query.order:
+    for place, item in enumerate(query.order):
         if isinstance(item.expr, _RANKS):
-            found = score_rows(session, item.expr, rows)
+            with hold_bytes(rows.nbytes):
+                found = score_rows(session, item.expr, rows, None if place else best_rows(plan))
             rows = rows.take(found.ranked)
             scores[item.expr] = found.take(found.ranked)
     run = _run_on(choose_engine(session, rows.num_rows))
@@ -101,6 +102,16 @@ def project(session: ReadSession, plan: ReadPlan, rows: BindingTable) -> pa.Tabl
     )
     check_rows(result.num_rows)
     return result
+
+
+def best_rows(plan: ReadPlan) -> int | None:
+    """Return the number of rows with the lowest first sort key that decide the result; None if all rows do."""
+    query, projection = plan.query, plan.projection
+    if query.aggregated or query.distinct or projection.limit is None:
+        return None
+    if not query.order or query.order[0].descending:
+        return None
+    return projection.skip + projection.limit
 
 
 def _parts(

@@ -13,7 +13,7 @@ from omnigraph.engine.projection.sorting import order_rows
 from omnigraph.lang.schema import SIMPLE_TEXT, Metric, TextAnalysis
 from omnigraph.search.rank_fusion import reciprocal_ranks
 from omnigraph.search.text_search import TextSearch
-from omnigraph.search.vector_distance import nearest_distances
+from omnigraph.search.vector_search import DEFAULT_SETTINGS, SearchSettings, VectorSearch
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Ranking:
     query: tuple[float, ...] | str | None
     metric: Metric = "l2"
     analysis: TextAnalysis = SIMPLE_TEXT
+    settings: SearchSettings = DEFAULT_SETTINGS
 
     @property
     def is_descending(self) -> bool:
@@ -53,6 +54,16 @@ class Ranking:
     def score(self, ordinals: Ordinals) -> RowScores:
         """Return the score of each matched row. `ordinals` are the positions bound in the rows, -1 for null."""
         return _spread(*self._score_entities(_distinct(ordinals)), ordinals)
+
+    def score_nearest(self, ordinals: Ordinals, count: int) -> RowScores:
+        """Return the scores of the rows that are bound to the `count` nearest vectors. All others are not ranked.
+
+        At least `count` rows are ranked if so many have a vector. Vectors as near as the last one are included.
+        """
+        entities = _distinct(ordinals)
+        if self.query is None or isinstance(self.query, str) or not len(entities):
+            return self.score(ordinals)
+        return _spread(*self._vectors(self.query).nearest(entities, count), ordinals)
 
     def reciprocal_rank(self, ordinals: Ordinals, k: int) -> RowScores:
         """Return the contribution of this ranking to a fused score: 1 / (k + rank + 1) of each matched row.
@@ -74,12 +85,10 @@ class Ranking:
             )
             matched = np.isin(ordinals, entities)
             return ordinals[matched], scores[matched]
-        column = self.table.cached_column(self.property_name)
-        if column is not None:
-            return nearest_distances(column, entities, self.query, self.metric)
-        taken = self.table.values(self.property_name, entities)
-        kept, distances = nearest_distances(taken, np.arange(len(entities)), self.query, self.metric)
-        return entities[kept], distances
+        return self._vectors(self.query).distances(entities)
+
+    def _vectors(self, query: tuple[float, ...]) -> VectorSearch:
+        return VectorSearch(self.table, self.property_name, query, self.metric, self.settings)
 
 
 def fuse(first: RowScores, second: RowScores) -> RowScores:
@@ -89,6 +98,9 @@ def fuse(first: RowScores, second: RowScores) -> RowScores:
 
 
 def _distinct(ordinals: Ordinals) -> Ordinals:
+    """Return the positions that are not null, each once and ascending."""
+    if len(ordinals) and ordinals[0] >= 0 and bool((ordinals[1:] > ordinals[:-1]).all()):
+        return ordinals
     found = np.unique(ordinals)
     return found[found >= 0]
 

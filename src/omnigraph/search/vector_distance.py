@@ -37,12 +37,8 @@ def nearest_distances(
     (array([2, 0]), array([18.,  1.]))
     """
     dimension = column.type.list_size
+    check_dimension(dimension, query)
     target = np.asarray(query, np.float64)
-    if target.shape != (dimension,):
-        raise InvalidInput(
-            f"wrong dimension of the query vector: expected {dimension}, got {len(query)}",
-            details={"expected": dimension, "actual": len(query)},
-        )
     requested = np.asarray(ordinals, np.int64)
     distances = np.empty(len(requested))
     kept = np.zeros(len(requested), np.bool_)
@@ -55,6 +51,15 @@ def nearest_distances(
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 distances[some] = _distances(vectors, target, metric)
     return requested[kept], distances[kept]
+
+
+def check_dimension(dimension: int, query: Sequence[float]) -> None:
+    """Raise `InvalidInput` if a query vector has another dimension."""
+    if len(query) != dimension:
+        raise InvalidInput(
+            f"wrong dimension of the query vector: expected {dimension}, got {len(query)}",
+            details={"expected": dimension, "actual": len(query)},
+        )
 
 
 def _distances(

@@ -156,11 +156,33 @@ class CachedTable:
             return None
         return self._combined(physical, found)
 
+    def cached_vectors(self, name: str, reads: int) -> pa.Array | None:
+        """Return a whole vector column as one array if it is cached, or if so many reads may cache it."""
+        physical = self.layout.physical(name)
+        found = self._cached(physical) if self._pays_off(physical, reads) else self._known(physical)
+        if found is None or (len(found.column.chunks) > 1 and reads * _FEW_READS < self.numbers.size):
+            return None
+        return self._combined(physical, found)
+
+    def vector_dimension(self, name: str) -> int:
+        """Return the dimension of a vector column."""
+        dimension: int = self._type(self.layout.physical(name)).list_size
+        return dimension
+
     def _cached(self, physical: str) -> ColumnData | None:
-        found: ColumnData | None = self.cache.get(self._family(physical), self.numbers.serial)
+        found = self._known(physical)
         if found is not None:
             return found
         return self._data(physical) if self._should_cache(physical) else None
+
+    def _known(self, physical: str) -> ColumnData | None:
+        found: ColumnData | None = self.cache.get(self._family(physical), self.numbers.serial)
+        return found
+
+    def _pays_off(self, physical: str, reads: int) -> bool:
+        """Return whether reading so many values may cache a column. Few vectors are read without the others."""
+        is_vector = pa.types.is_fixed_size_list(self._type(physical))
+        return not is_vector or reads * _FEW_READS >= self.num_rows
 
     def _family(self, physical: str) -> tuple[str, str, str, int]:
         return ("column", self.pin.path, physical, self.numbers.lineage)
@@ -177,9 +199,10 @@ class CachedTable:
         # A single Blob may be larger than the rest of the table.
         if not self._is_plain(physical):
             return False
-        if not self.cache.fits(self.num_rows * _BYTES_PER_VALUE):
+        size = self.num_rows * max(float(_BYTES_PER_VALUE), type_bytes(self._type(physical)))
+        if not self.cache.fits(int(size)):
             return False
-        if self.num_rows <= SMALL_ROWS:
+        if size <= SMALL_ROWS * _BYTES_PER_VALUE:
             return True
         if self.cache.latest(self._family(physical)) is not None:
             return True
@@ -210,7 +233,7 @@ class CachedTable:
         physical = self.layout.physical(name)
         if not len(ordinals):
             return pa.array([], self._type(physical))
-        cached = self._cached(physical)
+        cached = self._cached(physical) if self._pays_off(physical, len(ordinals)) else self._known(physical)
         if cached is not None:
             return cached.column.take(ordinals)
         distinct, places = np.unique(ordinals, return_inverse=True)
@@ -295,6 +318,13 @@ class CachedTable:
         if start < self.numbers.size:
             chunks.append(pa.nulls(self.numbers.size - start, self._type(physical)))
         return concatenate(chunks) if chunks else pa.array([], self._type(physical))
+
+    def small_fragment_values(self, name: str, fragments: Sequence[TableFragment]) -> Iterator[pa.Array]:
+        """Yield a column of small fragments without deleted rows, one array each. They are kept in memory."""
+        physical = self.layout.physical(name)
+        for start in range(0, len(fragments), _FEW_FRAGMENTS):
+            for rows in self._read(fragments[start : start + _FEW_FRAGMENTS], [physical]):
+                yield single_array(rows[physical])
 
     def fragments(self) -> tuple[TableFragment, ...]:
         """Return the fragments of this version, in row order."""

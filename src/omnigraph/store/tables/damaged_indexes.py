@@ -78,6 +78,24 @@ class DamagedIndexes:
                 self.add(path, dataset.version, _problem(error))
                 yield batch
 
+    def search(self, path: str, dataset: lance.LanceDataset, **options: Any) -> pa.Table | None:
+        """Return the rows that a vector index finds; None if the indexes of the version are not used."""
+        if not self.is_intact(path, int(dataset.version)):
+            return None
+        try:
+            with translate_lance_errors(f"search {path}"):
+                return dataset.scanner(**options).to_table()
+        except (NotFound, StorageError) as error:
+            if not _may_be_an_index(error):
+                raise
+            self.add(path, int(dataset.version), _problem(error))
+            return None
+
+    def is_intact(self, path: str, version: int) -> bool:
+        """Return whether no index of a version is known to be damaged."""
+        with self._lock:
+            return (path, version) not in self._versions
+
     def _uses_indexes(self, path: str, dataset: lance.LanceDataset, options: dict[str, Any]) -> bool:
         """Return whether a scan may read an index: it has a filter, and no index is known to be damaged."""
         return options.get("filter") is not None and (path, dataset.version) not in self._versions

@@ -1,0 +1,220 @@
+"""The rows of a table that are nearest to a vector, through the index where that pays off.
+
+The index gives approximate neighbours among the rows that its segments cover. All other rows are compared exactly,
+so a row is found in the commit that wrote it. The distances of neighbours are computed again from their vectors.
+Distances and their order are therefore those of an exact search; only neighbours that the index did not find are
+missing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from omnigraph.budget.deadline import check_deadline
+from omnigraph.engine.memory.cached_table import NO_ROWS, CachedTable, Ordinals
+from omnigraph.engine.memory.vector_batches import split_by_fragment, vector_batches
+from omnigraph.lang.schema import Metric, VectorIndexKind
+from omnigraph.search.vector_distance import check_dimension, nearest_distances
+from omnigraph.store.tables.vector_search import (
+    StoredVectorIndex,
+    find_vector_indexes,
+    search_vector_index,
+)
+
+Distances: TypeAlias = npt.NDArray[np.float64]
+
+DEFAULT_NPROBES: Final = 20
+# A product quantization orders the neighbours less exactly than the others.
+DEFAULT_REFINE: Final[dict[VectorIndexKind, int]] = {"ivf_rq": 5, "ivf_pq": 20, "hnsw": 5}
+# Comparing so many rows exactly costs about as much as a search of the index.
+MAX_EXACT_ROWS: Final = 10_000
+# The index is asked for at least so many neighbours.
+_MIN_NEIGHBOURS: Final = 50
+# One more partition is searched for so many neighbours.
+_NEIGHBOURS_PER_PARTITION: Final = 512
+# Neighbours that the index is asked for beyond the expected number, when only some rows are candidates.
+_SURPLUS: Final = 1.5
+# The squared length of a query vector with which distances in single precision neither overflow nor vanish.
+_LENGTHS: Final = (1e-30, 1e30)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How a query wants an index to be searched, as in `lang.ir.SearchOptions`. `refine` depends on the index."""
+
+    exact: bool = False
+    nprobes: int = DEFAULT_NPROBES
+    refine: int | None = None
+
+    def refine_for(self, index: StoredVectorIndex) -> int:
+        """Return the number of neighbours for each row of the limit whose exact distance is computed."""
+        return DEFAULT_REFINE[index.method.kind] if self.refine is None else self.refine
+
+
+DEFAULT_SETTINGS: Final = SearchSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPath:
+    """How candidates are searched, and why. Without an index, all of them are compared exactly.
+
+    `uncovered` is the number of rows of the table that the index does not cover.
+    """
+
+    index: StoredVectorIndex | None
+    reason: str
+    uncovered: int = 0
+
+
+@dataclass(frozen=True)
+class VectorSearch:
+    """A search of the rows of a table by the distance of one of their vectors from a query vector."""
+
+    table: CachedTable
+    name: str
+    query: tuple[float, ...]
+    metric: Metric = "l2"
+    settings: SearchSettings = DEFAULT_SETTINGS
+
+    def distances(self, ordinals: Ordinals) -> tuple[Ordinals, Distances]:
+        """Return those of some rows that have a vector, and their distances. `ordinals` are distinct and ascend."""
+        column = self.table.cached_vectors(self.name, len(ordinals))
+        if column is not None:
+            return nearest_distances(column, ordinals, self.query, self.metric)
+        distances = np.empty(len(ordinals))
+        known = np.zeros(len(ordinals), np.bool_)
+        for positions, vectors in vector_batches(self.table, self.name, ordinals):
+            check_deadline()
+            rows, found = nearest_distances(vectors, np.arange(len(vectors)), self.query, self.metric)
+            places = np.searchsorted(ordinals, positions[rows])
+            distances[places] = found
+            known[places] = True
+        return ordinals[known], distances[known]
+
+    def nearest(self, ordinals: Ordinals, count: int) -> tuple[Ordinals, Distances]:
+        """Return the `count` nearest of some rows, ascending by position, and those as near as the last of them.
+
+        `ordinals` are distinct and ascend. Fewer rows are returned only if fewer have a vector.
+        """
+        check_dimension(self.table.vector_dimension(self.name), self.query)
+        path = self.path(len(ordinals))
+        if path.index is not None and count < len(ordinals):
+            neighbours = self._neighbours(ordinals, count * self.settings.refine_for(path.index))
+            if neighbours is not None:
+                uncovered = [
+                    item.start + offsets
+                    for item, offsets in split_by_fragment(self.table, ordinals)
+                    if item.fragment.id not in path.index.fragments
+                ]
+                found, distances = self.distances(np.unique(np.concatenate([neighbours, *uncovered])))
+                # An index has no vectors with a NaN or an infinity in them.
+                if np.count_nonzero(np.isfinite(distances)) >= count:
+                    return _smallest(found, distances, count)
+        return _smallest(*self.distances(ordinals), count)
+
+    def path(self, candidates: int) -> SearchPath:
+        """Return how so many candidates are searched."""
+        if self.settings.exact:
+            return SearchPath(None, "the option `exact`")
+        indexes = self.table.cache.get_or_build(
+            ("vector index", self.table.pin.path, self.table.layout.physical(self.name)),
+            self.table.pin.version,
+            self._stored_indexes,
+        ).items
+        if not indexes:
+            return SearchPath(None, "the property has no index")
+        index = next((item for item in indexes if item.method.metric == self.metric), None)
+        if index is None:
+            return SearchPath(None, f"the index is for the metric {indexes[0].method.metric}")
+        rows = self.table.num_rows
+        covered = sum(item.rows for item in self.table.fragments() if item.id in index.fragments)
+        if not self.table.snapshot.tables.indexes.is_intact(self.table.pin.path, self.table.pin.version):
+            return SearchPath(None, "an index of the table is damaged")
+        if candidates <= MAX_EXACT_ROWS or covered * candidates <= MAX_EXACT_ROWS * rows:
+            return SearchPath(None, f"at most {MAX_EXACT_ROWS:,} candidates")
+        if not _is_searchable(self.query, self.metric):
+            return SearchPath(None, "the query vector is too long or too short for an index")
+        return SearchPath(index, f"more than {MAX_EXACT_ROWS:,} candidates", rows - covered)
+
+    def _stored_indexes(self) -> _StoredIndexes:
+        with self.table.snapshot.reading():
+            physical = self.table.layout.physical(self.name)
+            found = find_vector_indexes(self.table.snapshot.tables, self.table.pin, physical)
+        return _StoredIndexes(tuple(found))
+
+    def _neighbours(self, ordinals: Ordinals, count: int) -> Ordinals | None:
+        """Return the `count` candidates that are nearest according to the index, or more of them.
+
+        Returns fewer if the index has no more, and None if an exact search costs less. If not all rows are
+        candidates, the index is asked for more neighbours until enough of them are.
+        """
+        numbers = self.table.numbers
+        wanted = max(count, _MIN_NEIGHBOURS)
+        is_candidate: npt.NDArray[np.bool_] | None = None
+        asked = wanted
+        if len(ordinals) < self.table.num_rows:
+            is_candidate = np.zeros(numbers.size, np.bool_)
+            is_candidate[ordinals] = True
+            asked = math.ceil(_SURPLUS * wanted * self.table.num_rows / len(ordinals))
+        nprobes = self.settings.nprobes
+        searched = -1
+        while asked < len(ordinals):
+            check_deadline()
+            positions = self._search(asked, nprobes + asked // _NEIGHBOURS_PER_PARTITION)
+            if positions is None:
+                return None
+            found = positions if is_candidate is None else positions[is_candidate[positions]]
+            if len(found) >= wanted:
+                return found
+            if len(positions) >= asked:
+                asked = math.ceil(asked * max(2.0, _SURPLUS * wanted / max(1, len(found))))
+            elif len(positions) == searched:
+                # More partitions have no more rows: all of them were searched.
+                return found
+            else:
+                searched = len(positions)
+                nprobes *= 4
+        return None
+
+    def _search(self, count: int, nprobes: int) -> Ordinals | None:
+        table = self.table
+        with table.snapshot.reading():
+            physical = table.layout.physical(self.name)
+            addresses = search_vector_index(
+                table.snapshot.tables, table.pin, physical, self.query, self.metric, count, nprobes
+            )
+        return None if addresses is None else np.sort(table.numbers.positions(addresses))
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredIndexes:
+    items: tuple[StoredVectorIndex, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return 64 + sum(item.nbytes for item in self.items)
+
+
+def _smallest(ordinals: Ordinals, distances: Distances, count: int) -> tuple[Ordinals, Distances]:
+    """Return the rows with the `count` smallest distances, and those with the same distance as the last of them."""
+    if count <= 0:
+        return NO_ROWS, np.zeros(0)
+    if len(ordinals) <= count:
+        return ordinals, distances
+    # NaNs are greater than all numbers, as in the order of the result.
+    last = np.partition(distances, count - 1)[count - 1]
+    if np.isnan(last):
+        return ordinals, distances
+    kept = distances <= last
+    return ordinals[kept], distances[kept]
+
+
+def _is_searchable(query: tuple[float, ...], metric: Metric) -> bool:
+    """Return whether an index can rank by the query, for which it computes in single precision."""
+    length = sum(item * item for item in query)
+    return length <= _LENGTHS[1] and (metric == "l2" or length >= _LENGTHS[0])
