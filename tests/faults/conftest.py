@@ -1,10 +1,12 @@
 """The selection of cuts for the fault tests, the graphs they start from, and the summary at the end.
 
-`OMNIGRAPH_CUTS` is `sample` (the default), `all`, or the number of one cut to repeat.
+`OMNIGRAPH_CUTS` is `sample` (the default), `all`, or the number of one cut to repeat. `--log-file=FILE
+--log-file-level=INFO` shows how far a long sweep has come.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +22,7 @@ from tests.support.s3_seam import Log
 from tests.support.workload import KINDS, Setting, Task, prepare_setting
 
 VARIABLE = "OMNIGRAPH_CUTS"
+LOG = logging.getLogger(__name__)
 
 
 @dataclass
@@ -66,15 +69,17 @@ class Cuts:
     def watching(self, at: int, cut: str) -> Iterator[None]:
         """Count a cut, and record its failure with the command that repeats it."""
         self.count += 1
+        LOG.info("%d: %d, %s", self.count, at, cut)
         try:
             yield
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             repeat = f'{VARIABLE}={at} .venv/bin/python -m pytest "{self.test}"'
             self.violations.append(f"cut {at}, before {cut}: {error!r}\n    repeat: {repeat}")
+            LOG.exception("violation")
 
-    def report(self) -> None:
-        """Fail if any cut failed."""
-        self.record("cuts", self.count)
+    def report(self, unit: str = "cuts") -> None:
+        """Fail if any cut failed, or any of what the unit names: `cuts` or `faults`."""
+        self.record(unit, self.count)
         self.record("violations", len(self.violations))
         assert not self.violations, "\n".join(self.violations)
 
@@ -122,8 +127,8 @@ def changes_of(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the number of cuts, of failures, and of writers killed at random."""
-    totals = {"cuts": 0, "violations": 0, "kills": 0}
+    """Print the number of cuts, of faults, of violations, and of writers killed at random."""
+    totals = {"cuts": 0, "faults": 0, "violations": 0, "kills": 0}
     for reports in terminalreporter.stats.values():
         for report in reports:
             for name, value in getattr(report, "user_properties", ()):

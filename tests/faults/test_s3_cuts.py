@@ -54,9 +54,10 @@ def test_a_writer_that_dies_at_a_request_leaves_the_state_before_or_after(
     assert after is not None
     for at in cuts.chosen_requests(log):
         for applied in (False, True):
-            uri = upload_graph(template, s3, f"cut-{at}-{applied}")
-            acknowledged = run_cut(Task(kind, uri, options=s3.options), s3, at, applied=applied)
-            with cuts.watching(at, f"{log.requests[at - 1]} (applied: {applied})"):
-                expected = after_all(kind, look(uri, s3.options), before, after)
-                _check(uri, s3, acknowledged, before, expected)
+            cut = f"{log.requests[at - 1]} (applied: {applied})"
+            with s3.server.bucket() as bucket, cuts.watching(at, cut):
+                uri = upload_graph(template, bucket, "graph")
+                acknowledged = run_cut(Task(kind, uri, options=bucket.options), bucket, at, applied=applied)
+                expected = after_all(kind, look(uri, bucket.options), before, after)
+                _check(uri, bucket, acknowledged, before, expected)
     cuts.report()

@@ -17,7 +17,7 @@ import pytest
 from omnigraph.errors import OmnigraphError, OutcomeUnknown, StorageError
 from omnigraph.graph.publish import PublishReceipt
 from omnigraph.graph.repository import Repository
-from tests.faults.conftest import wanted_cuts
+from tests.faults.conftest import Cuts, wanted_cuts
 from tests.support.crash import spread
 from tests.support.groups import GroupWrite, receipts, write_group
 from tests.support.s3 import Bucket
@@ -108,19 +108,22 @@ def _check(outcome: Outcome, uri: str, bucket: Bucket, before: State, after: Sta
         assert found.state == before, f"a write that failed is visible: {outcome.error}"
 
 
-def _sample(kind: str, requests: int) -> list[tuple[How | int, int]]:
-    """Return three faults for a kind: at the start, in the middle and at the end. The sample has every way."""
-    first = SAMPLE.index(kind) * 3
+def chosen_faults(requests: int, first: int = 0) -> list[tuple[How | int, int]]:
+    """Return the faults to inject, each a way to fail and the number of the request.
+
+    A sample has three: at the start, in the middle and at the end. Samples that begin with other ways have all ways
+    together.
+    """
+    if wanted_cuts() == "all":
+        return [(how, nth) for how in WAYS for nth in range(1, requests + 1)]
+    if wanted_cuts() != "sample":
+        return [(how, int(wanted_cuts())) for how in WAYS]
     return [(WAYS[(first + step) % len(WAYS)], nth) for step, nth in enumerate(spread(requests, 3))]
 
 
-@pytest.mark.parametrize("kind", EVERY if wanted_cuts() == "all" else SAMPLE)
+@pytest.mark.parametrize("kind", SAMPLE if wanted_cuts() == "sample" else EVERY)
 def test_a_write_of_which_one_request_fails_is_wholly_there_or_not_at_all(
-    kind: str,
-    s3: Bucket,
-    settings: Callable[[Setting], Path],
-    every_cut: bool,
-    record_property: Callable[[str, object], None],
+    kind: str, s3: Bucket, settings: Callable[[Setting], Path], cuts: Cuts
 ) -> None:
     template = settings(EVERY_KIND[kind].setting)
     uri = upload_graph(template, s3, "calm")
@@ -132,31 +135,22 @@ def test_a_write_of_which_one_request_fails_is_wholly_there_or_not_at_all(
     after = look(uri, s3.options)
     assert before is not None
     assert after is not None
-    requests = len(log.requests)
-    chosen = (
-        [(how, nth) for how in WAYS for nth in range(1, requests + 1)]
-        if every_cut
-        else _sample(kind, requests)
-    )
     struck = 0
-    for how, nth in chosen:
-        uri = upload_graph(template, s3, f"{how}-{nth}")
-        outcome = _write_with_fault(kind, s3, uri, how, nth)
-        struck += outcome.struck
-        try:
-            expected = after_all(kind, look(uri, s3.options), before, after)
-            _check(outcome, uri, s3, before, expected)
-        except AssertionError as error:
-            raise AssertionError(f"request {nth} of {requests} of {kind}, {how}: {error}\n{log}") from error
-    record_property("faults", len(chosen))
+    first = SAMPLE.index(kind) * 3 if kind in SAMPLE else 0
+    for how, nth in chosen_faults(len(log.requests), first):
+        # Listings take longer in a bucket with the graphs of all faults before.
+        with s3.server.bucket() as bucket, cuts.watching(nth, f"{log.requests[nth - 1]} ({how})"):
+            uri = upload_graph(template, bucket, "graph")
+            outcome = _write_with_fault(kind, bucket, uri, how, nth)
+            struck += outcome.struck
+            expected = after_all(kind, look(uri, bucket.options), before, after)
+            _check(outcome, uri, bucket, before, expected)
+    cuts.report("faults")
     assert struck, "no fault struck"
 
 
 def test_group_with_one_failed_request_reports_the_outcome_of_each_write(
-    s3: Bucket,
-    settings: Callable[[Setting], Path],
-    every_cut: bool,
-    record_property: Callable[[str, object], None],
+    s3: Bucket, settings: Callable[[Setting], Path], cuts: Cuts
 ) -> None:
     template = settings("small")
     numbers = (111, 112, 113)
@@ -164,30 +158,26 @@ def test_group_with_one_failed_request_reports_the_outcome_of_each_write(
     calm = Repository.open(upload_graph(template, s3, "calm"), options=s3.options)
     with contextlib.closing(calm) as graph, s3.seam.recording() as log:
         assert len(receipts(write_group(graph, writes))) == len(numbers)
-    requests = len(log.requests)
-    chosen = (
-        [(how, nth) for how in WAYS for nth in range(1, requests + 1)]
-        if every_cut
-        else list(zip(WAYS[:3], spread(requests, 3), strict=True))
-    )
     struck = 0
-    for how, nth in chosen:
-        uri = upload_graph(template, s3, f"group-{how}-{nth}")
-        with (
-            contextlib.closing(_open(uri, {**s3.options, **one_attempt(how)})) as graph,
-            s3.seam.fail(how, nth=nth) as fault,
-        ):
-            outcomes = write_group(graph, writes)
-        struck += fault.hits > 0
-        commits = [item.commit.id for item in outcomes if isinstance(item, PublishReceipt)]
-        found = check_invariants(uri, s3.options, acknowledged=commits, lease_seconds=0)
-        _, tables = found.state.branches["main"]
-        for number, outcome in zip(numbers, outcomes, strict=True):
-            place = f"write {number}, request {nth} of {requests}, {how}: {outcome}\n{log}"
-            is_visible = pairs(number).keys() <= tables[PERSON].keys()
-            assert isinstance(outcome, PublishReceipt | OmnigraphError), place
-            assert isinstance(outcome, OutcomeUnknown) or is_visible == isinstance(outcome, PublishReceipt), (
-                place
-            )
-    record_property("faults", len(chosen))
+    for how, nth in chosen_faults(len(log.requests)):
+        with s3.server.bucket() as bucket, cuts.watching(nth, f"{log.requests[nth - 1]} ({how})"):
+            uri = upload_graph(template, bucket, "graph")
+            options = {**bucket.options, **one_attempt(how)}
+            with contextlib.closing(_open(uri, options)) as graph, bucket.seam.fail(how, nth=nth) as fault:
+                outcomes = write_group(graph, writes)
+            struck += fault.hits > 0
+            _check_group(dict(zip(numbers, outcomes, strict=True)), uri, bucket)
+    cuts.report("faults")
     assert struck, "no fault struck"
+
+
+def _check_group(outcomes: dict[int, object], uri: str, bucket: Bucket) -> None:
+    """Check that each write of a group is visible if it returned, and not if it raised."""
+    commits = [item.commit.id for item in outcomes.values() if isinstance(item, PublishReceipt)]
+    found = check_invariants(uri, bucket.options, acknowledged=commits, lease_seconds=0)
+    _, tables = found.state.branches["main"]
+    for number, outcome in outcomes.items():
+        assert isinstance(outcome, PublishReceipt | OmnigraphError), f"write {number}: {outcome}"
+        is_visible = pairs(number).keys() <= tables[PERSON].keys()
+        is_defined = isinstance(outcome, OutcomeUnknown) or is_visible == isinstance(outcome, PublishReceipt)
+        assert is_defined, f"write {number}: {outcome}, visible: {is_visible}"

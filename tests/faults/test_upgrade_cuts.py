@@ -20,7 +20,7 @@ from omnigraph.maintain.verification.verify import verify
 from omnigraph.maintain.verification.verify_options import VerifyOptions
 from omnigraph.store.file_digests import digest_file
 from tests.faults.conftest import Cuts, wanted_cuts
-from tests.faults.test_storage_faults import WAYS, one_attempt
+from tests.faults.test_storage_faults import chosen_faults, one_attempt
 from tests.fixtures.formats.build import rows_of
 from tests.support.crash import copy_graph, run_traced
 from tests.support.s3 import Bucket
@@ -112,20 +112,14 @@ def test_upgrade_killed_at_any_request_leaves_the_state_before_or_after(
     check_undisturbed(kind, before, after)
     for at in cuts.chosen_requests(log):
         for applied in (False, True):
-            uri = upload_graph(template, s3, f"cut-{at}-{applied}")
-            acknowledged = run_cut(Task(kind, uri, options=s3.options), s3, at, applied=applied)
-            with cuts.watching(at, f"{log.requests[at - 1]} (applied: {applied})"):
-                if acknowledged is not None:
-                    assert observe_upgrade(uri, s3.options) == after
-                check(kind, uri, before, after, s3.options)
+            cut = f"{log.requests[at - 1]} (applied: {applied})"
+            with s3.server.bucket() as bucket, cuts.watching(at, cut):
+                uri = upload_graph(template, bucket, "graph")
+                task = Task(kind, uri, options=bucket.options)
+                if run_cut(task, bucket, at, applied=applied) is not None:
+                    assert observe_upgrade(uri, bucket.options) == after
+                check(kind, uri, before, after, bucket.options)
     cuts.report()
-
-
-def chosen_faults(requests: int, swap: int) -> list[tuple[How | int, int]]:
-    """Return the faults to inject: all of them, or a lost reply to the swap."""
-    if wanted_cuts() == "all":
-        return [(how, nth) for how in WAYS for nth in range(1, requests + 1)]
-    return [("drop", swap)]
 
 
 @pytest.mark.long
@@ -139,15 +133,17 @@ def test_upgrade_of_which_one_request_fails_succeeds_or_raises_and_can_be_repeat
     after = observe_upgrade(uri, s3.options)
     requests = enumerate(log.requests, start=1)
     swap = max(at for at, item in requests if item.method == "PUT" and "/__manifest/_versions/" in item.key)
-    for how, nth in chosen_faults(len(log.requests), swap):
-        uri = upload_graph(template, s3, f"{how}-{nth}")
-        with cuts.watching(nth, f"{log.requests[nth - 1]} ({how})"):
-            with s3.seam.fail(how, nth=nth):
+    # The sample is a lost reply to the swap.
+    sample: list[tuple[How | int, int]] = [("drop", swap)]
+    for how, nth in sample if wanted_cuts() == "sample" else chosen_faults(len(log.requests)):
+        with s3.server.bucket() as bucket, cuts.watching(nth, f"{log.requests[nth - 1]} ({how})"):
+            uri = upload_graph(template, bucket, "graph")
+            with bucket.seam.fail(how, nth=nth):
                 try:
-                    UPGRADES[kind](uri, {**s3.options, **one_attempt(how)})
+                    UPGRADES[kind](uri, {**bucket.options, **one_attempt(how)})
                 except OmnigraphError:
                     pass
                 else:
-                    assert observe_upgrade(uri, s3.options) == after
-            check(kind, uri, before, after, s3.options)
-    cuts.report()
+                    assert observe_upgrade(uri, bucket.options) == after
+            check(kind, uri, before, after, bucket.options)
+    cuts.report("faults")

@@ -176,16 +176,19 @@ class Bucket:
 
     @property
     def options(self) -> dict[str, str]:
-        """Storage options with short limits, so that failures show quickly."""
+        """Storage options with few retries, so that failures show quickly.
+
+        The timeouts are those of a hang. On a busy machine a request can take as long as the machine wants.
+        """
         return {
             "endpoint": self.server.endpoint,
             "access_key_id": ACCESS_KEY,
             "secret_access_key": "test-secret",
             "region": "us-east-1",
             "allow_http": "true",
-            "timeout": "10s",
+            "timeout": f"{HANG:.0f}s",
             "max_retries": "2",
-            "retry_timeout": "10s",
+            "retry_timeout": f"{HANG:.0f}s",
             "retry_backoff": "1ms",
         }
 
