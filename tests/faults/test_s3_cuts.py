@@ -32,9 +32,15 @@ SAMPLE = ("append", "bulk", "group", "merge-rows")
 EVERY = tuple(name for name in KINDS | MERGE_KINDS if name not in ("heal", "fold-and-trim-the-log"))
 
 
-def _check(uri: str, bucket: Bucket, acknowledged: str | None, before: State, after: State) -> None:
+def _check(
+    kind: str, uri: str, bucket: Bucket, acknowledged: str | None, before: State, after: State
+) -> None:
     found = check_invariants(
-        uri, bucket.options, acknowledged=[acknowledged] if acknowledged else [], lease_seconds=0
+        uri,
+        bucket.options,
+        acknowledged=[acknowledged] if acknowledged else [],
+        lease_seconds=0,
+        touched=EVERY_KIND[kind].touched,
     )
     assert found.state in (before, after), f"{found.state} is neither {before} nor {after}"
     if acknowledged is not None:
@@ -59,5 +65,5 @@ def test_a_writer_that_dies_at_a_request_leaves_the_state_before_or_after(
                 uri = upload_graph(template, bucket, "graph")
                 acknowledged = run_cut(Task(kind, uri, options=bucket.options), bucket, at, applied=applied)
                 expected = after_all(kind, look(uri, bucket.options), before, after)
-                _check(uri, bucket, acknowledged, before, expected)
+                _check(kind, uri, bucket, acknowledged, before, expected)
     cuts.report()

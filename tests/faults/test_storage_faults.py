@@ -96,9 +96,13 @@ def _write_with_fault(kind: str, bucket: Bucket, uri: str, how: How | int, nth: 
         graph.close()
 
 
-def _check(outcome: Outcome, uri: str, bucket: Bucket, before: State, after: State) -> None:
+def _check(kind: str, outcome: Outcome, uri: str, bucket: Bucket, before: State, after: State) -> None:
     found = check_invariants(
-        uri, bucket.options, acknowledged=[outcome.commit] if outcome.commit else [], lease_seconds=0
+        uri,
+        bucket.options,
+        acknowledged=[outcome.commit] if outcome.commit else [],
+        lease_seconds=0,
+        touched=EVERY_KIND[kind].touched,
     )
     if outcome.error is None:
         assert found.state == after, "an acknowledged write is not there"
@@ -144,7 +148,7 @@ def test_a_write_of_which_one_request_fails_is_wholly_there_or_not_at_all(
             outcome = _write_with_fault(kind, bucket, uri, how, nth)
             struck += outcome.struck
             expected = after_all(kind, look(uri, bucket.options), before, after)
-            _check(outcome, uri, bucket, before, expected)
+            _check(kind, outcome, uri, bucket, before, expected)
     cuts.report("faults")
     assert struck, "no fault struck"
 

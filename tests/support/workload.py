@@ -15,7 +15,7 @@ import json
 import socket
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
@@ -253,12 +253,14 @@ def _upkeep(graph: Graph) -> str:
 class Kind:
     """A kind of write: the graph it starts from and what it does there.
 
-    `doomed` is a branch that it deletes in the end, by a step of its own.
+    `doomed` is a branch that it deletes in the end, by a step of its own. `touched` are the branches that it reads
+    or writes, None for all.
     """
 
     setting: Setting
     act: Act
     doomed: str | None = None
+    touched: tuple[str, ...] | None = None
 
 
 KINDS: Final[dict[str, Kind]] = {
@@ -291,7 +293,8 @@ SCHEMA_KINDS: Final[dict[str, Kind]] = {
     name: Kind("people", item.act) for name, item in SCHEMA_WRITES.items()
 }
 MERGE_KINDS: Final[dict[str, Kind]] = {
-    name: Kind("branches", item.act, item.doomed) for name, item in MERGE_WRITES.items()
+    name: Kind("branches", item.act, item.doomed, tuple(filter(None, (item.branch, item.source))))
+    for name, item in MERGE_WRITES.items()
 }
 # Afterwards old commits cannot be read, so the invariants of writes do not hold.
 UPKEEP_KINDS: Final[dict[str, Kind]] = {"upkeep": Kind("worn", _upkeep)}
@@ -511,15 +514,20 @@ def check_invariants(
     *,
     acknowledged: Iterable[str] = (),
     lease_seconds: float | None = None,
+    touched: Collection[str] | None = None,
 ) -> Findings:
     """Open a graph afresh, heal it, and check everything that must always hold; then write once more.
+
+    The last write goes to each branch, or to those in `touched` that exist.
 
     Raises `AssertionError` with what is wrong. What is returned is the state before that last write.
     """
     graph = Repository.open(uri, options=options, durability="os")
     if lease_seconds is not None:
-        graph.intents.lease_seconds = lease_seconds
+        usual, graph.intents.lease_seconds = graph.intents.lease_seconds, lease_seconds
         graph.recover()
+        # A writer renews its own lease all the time if it lasts no time.
+        graph.intents.lease_seconds = usual
     try:
         commits = _check_manifest(graph)
         for name in graph.branches():
@@ -531,7 +539,7 @@ def check_invariants(
         left = [item.key for item in graph.objects.list("__recovery")]
         assert not left, f"recovery left objects behind: {left}"
         findings = Findings(observe(graph), commits, graph.recoveries())
-        _check_next_write(graph)
+        _check_next_write(graph, touched)
     finally:
         graph.close()
     return findings
@@ -608,8 +616,9 @@ def _check_keys(key: str, stored: pa.Table) -> None:
         assert stored["id"].to_pylist() == stored[names].to_pylist(), "a node's id is not its key"
 
 
-def _check_next_write(graph: Graph) -> None:
-    for name in graph.branches():
+def _check_next_write(graph: Graph, touched: Collection[str] | None) -> None:
+    names = graph.branches()
+    for name in names if touched is None else names.keys() & touched:
         before = graph.head(name).commit
         id_ = write(graph, change(insert={f"{PAIR}-after-{before.id}": 1}), branch=name)
         after = graph.head(name).commit
