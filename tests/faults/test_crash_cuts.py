@@ -102,7 +102,7 @@ def check_cut(kind: str, uri: str, run: Run, before: State | None, after: State)
     now = look(uri)
     made = now is not None
     if before is not None:
-        after = after_all(kind, now, before, after)
+        after = after_all(kind, uri, before, after)
     intent = pending_intent(uri) if made else None
     published = intent is not None and is_published(uri, intent)
     if not made:

@@ -45,7 +45,7 @@ def test_write_call_that_fails_leaves_the_state_before_or_the_acknowledged_state
 def check_failed_write(kind: str, uri: str, run: Run, before: State, after: State) -> None:
     """Everything that must hold after a write of which one call failed."""
     assert run.acknowledged is not None or run.refused is not None, f"the writer ended with {run.code}"
-    after = after_all(kind, look(uri), before, after)
+    after = after_all(kind, uri, before, after)
     acknowledged = [run.acknowledged] if run.acknowledged else []
     found = check_invariants(uri, acknowledged=acknowledged, lease_seconds=0)
     assert found.state in (before, after), f"{found.state} is neither {before} nor {after}"

@@ -64,6 +64,6 @@ def test_a_writer_that_dies_at_a_request_leaves_the_state_before_or_after(
             with s3.server.bucket() as bucket, cuts.watching(at, cut):
                 uri = upload_graph(template, bucket, "graph")
                 acknowledged = run_cut(Task(kind, uri, options=bucket.options), bucket, at, applied=applied)
-                expected = after_all(kind, look(uri, bucket.options), before, after)
+                expected = after_all(kind, uri, before, after, bucket.options)
                 _check(kind, uri, bucket, acknowledged, before, expected)
     cuts.report()

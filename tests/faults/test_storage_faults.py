@@ -115,11 +115,12 @@ def _check(kind: str, outcome: Outcome, uri: str, bucket: Bucket, before: State,
 def chosen_faults(requests: int, first: int = 0) -> list[tuple[How | int, int]]:
     """Return the faults to inject, each a way to fail and the number of the request.
 
-    A sample has three: at the start, in the middle and at the end. Samples that begin with other ways have all ways
-    together.
+    All of them begin with each request once, in alternating ways. A sample has three: at the start, in the middle
+    and at the end. Samples that begin with other ways have all ways together.
     """
     if wanted_cuts() == "all":
-        return [(how, nth) for how in WAYS for nth in range(1, requests + 1)]
+        turns = range(len(WAYS))
+        return [(WAYS[(nth + turn) % len(WAYS)], nth) for turn in turns for nth in range(1, requests + 1)]
     if wanted_cuts() != "sample":
         return [(how, int(wanted_cuts())) for how in WAYS]
     return [(WAYS[(first + step) % len(WAYS)], nth) for step, nth in enumerate(spread(requests, 3))]
@@ -147,7 +148,7 @@ def test_a_write_of_which_one_request_fails_is_wholly_there_or_not_at_all(
             uri = upload_graph(template, bucket, "graph")
             outcome = _write_with_fault(kind, bucket, uri, how, nth)
             struck += outcome.struck
-            expected = after_all(kind, look(uri, bucket.options), before, after)
+            expected = after_all(kind, uri, before, after, bucket.options)
             _check(kind, outcome, uri, bucket, before, expected)
     cuts.report("faults")
     assert struck, "no fault struck"
