@@ -5,7 +5,6 @@ A digest that is recorded is the digest of the file, whatever happened to the pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -20,13 +19,13 @@ from omnigraph.maintain.verification.verify import verify
 from omnigraph.maintain.verification.verify_options import VerifyOptions
 from omnigraph.store.file_digests import digest_file
 from tests.faults.conftest import Cuts, wanted_cuts
-from tests.faults.test_storage_faults import chosen_faults, one_attempt
+from tests.faults.test_storage_faults import chosen_faults, failed_request, one_attempt
 from tests.fixtures.formats.build import rows_of
 from tests.support.crash import copy_graph, run_traced
 from tests.support.s3 import Bucket
 from tests.support.s3_cuts import run_cut, run_recorded
 from tests.support.s3_fixtures import s3, s3_server
-from tests.support.s3_graphs import upload_graph
+from tests.support.s3_graphs import download_graph, upload_graph
 from tests.support.s3_seam import How
 from tests.support.upgrades import UPGRADES, Upgraded, observe_upgrade, prepare_upgrade
 from tests.support.workload import Task
@@ -34,9 +33,6 @@ from tests.support.workload import Task
 __all__ = ["s3", "s3_server"]
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(3_600)]
-
-NONE: Final[Mapping[str, str]] = {}
-
 
 # A migration is one swap of the registry, as the creation of a branch is.
 KINDS: Final = [pytest.param(name, marks=pytest.mark.long if name == "migrate" else ()) for name in UPGRADES]
@@ -64,18 +60,18 @@ def check_undisturbed(kind: str, before: Upgraded, after: Upgraded) -> None:
         assert len(after.digests) > 20
 
 
-def check(kind: str, uri: str, before: Upgraded, after: Upgraded, options: Mapping[str, str] = NONE) -> None:
+def check(kind: str, uri: str, before: Upgraded, after: Upgraded) -> None:
     """Check the graph after a cut, the next run, and a write after that."""
-    found = observe_upgrade(uri, options)
+    found = observe_upgrade(uri)
     # Each step of a migration is one swap, and the state after each step is complete.
     steps = [replace(before, format=number) for number in range(before.format, after.format)]
     assert found in (*steps, before, after), f"{len(found.digests)} digests, format {found.format}"
-    UPGRADES[kind](uri, options)
-    assert observe_upgrade(uri, options) == after
-    _, root, objects = connect(uri, options, "os")
+    UPGRADES[kind](uri, {})
+    assert observe_upgrade(uri) == after
+    _, root, objects = connect(uri, {}, "os")
     report = verify(root, objects, VerifyOptions(all_commits=True))
     assert report.ok, report.damage
-    with og.open(uri, storage_options=options, durability="os") as graph:
+    with og.open(uri, durability="os") as graph:
         graph.mutate('query add() { insert Firm { name: "After" } }')
         assert {"name": "After"} in rows_of(graph)["firms"]
 
@@ -103,7 +99,7 @@ def test_upgrade_killed_before_any_change_on_disk_leaves_the_state_before_or_aft
 
 @pytest.mark.long
 def test_upgrade_killed_at_any_request_leaves_the_state_before_or_after(
-    kind: str, template: Path, s3: Bucket, cuts: Cuts
+    kind: str, template: Path, s3: Bucket, tmp_path: Path, cuts: Cuts
 ) -> None:
     uri = upload_graph(template, s3, "whole")
     before = observe_upgrade(uri, s3.options)
@@ -118,13 +114,13 @@ def test_upgrade_killed_at_any_request_leaves_the_state_before_or_after(
                 task = Task(kind, uri, options=bucket.options)
                 if run_cut(task, bucket, at, applied=applied) is not None:
                     assert observe_upgrade(uri, bucket.options) == after
-                check(kind, uri, before, after, bucket.options)
+                check(kind, download_graph(bucket, "graph", tmp_path / "cut"), before, after)
     cuts.report()
 
 
 @pytest.mark.long
 def test_upgrade_of_which_one_request_fails_succeeds_or_raises_and_can_be_repeated(
-    kind: str, template: Path, s3: Bucket, cuts: Cuts
+    kind: str, template: Path, s3: Bucket, tmp_path: Path, cuts: Cuts
 ) -> None:
     uri = upload_graph(template, s3, "whole")
     before = observe_upgrade(uri, s3.options)
@@ -138,12 +134,12 @@ def test_upgrade_of_which_one_request_fails_succeeds_or_raises_and_can_be_repeat
     for how, nth in sample if wanted_cuts() == "sample" else chosen_faults(len(log.requests)):
         with s3.server.bucket() as bucket, cuts.watching(nth, f"{log.requests[nth - 1]} ({how})"):
             uri = upload_graph(template, bucket, "graph")
-            with bucket.seam.fail(how, nth=nth):
+            with failed_request(bucket, how, nth):
                 try:
                     UPGRADES[kind](uri, {**bucket.options, **one_attempt(how)})
                 except OmnigraphError:
                     pass
                 else:
                     assert observe_upgrade(uri, bucket.options) == after
-            check(kind, uri, before, after, bucket.options)
+            check(kind, download_graph(bucket, "graph", tmp_path / "failed"), before, after)
     cuts.report("faults")

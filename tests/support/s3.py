@@ -43,6 +43,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.seam.latency:
             time.sleep(self.seam.latency)
         reply = self._carry_out(request, fault)
+        if fault:
+            fault.ended += 1
         self.seam.record(request, reply.status if reply else 0, started, len(reply.body) if reply else 0)
         if reply is None:
             self.close_connection = True

@@ -1,7 +1,8 @@
-"""Graphs in a bucket: copies of graphs that were prepared on a local disk, which is much quicker."""
+"""Graphs in a bucket: copies from a local disk and to it. To prepare and to check graphs is quicker there."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from tests.support.s3 import Bucket
@@ -14,3 +15,14 @@ def upload_graph(source: Path, bucket: Bucket, prefix: str) -> str:
             key = f"{prefix}/{file.relative_to(source).as_posix()}"
             bucket.server.objects.put(bucket.name, key, file.read_bytes())
     return f"{bucket.uri}/{prefix}"
+
+
+def download_graph(bucket: Bucket, prefix: str, target: Path) -> str:
+    """Replace a local directory with a copy of a graph in a bucket; gives its path."""
+    shutil.rmtree(target, ignore_errors=True)
+    for key in bucket.keys:
+        if key.startswith(f"{prefix}/"):
+            file = target / key.removeprefix(f"{prefix}/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(bucket.server.objects.get(bucket.name, key))
+    return str(target)

@@ -87,6 +87,11 @@ class Objects:
         reply = self.answer(Request("PUT", bucket, key, {}, {}, data))
         assert reply.status == 200, reply
 
+    def get(self, bucket: str, key: str) -> bytes:
+        """Return the content of an object without a request."""
+        with self._lock:
+            return self._buckets[bucket][key].data
+
     def keys(self, bucket: str) -> list[str]:
         with self._lock:
             return sorted(self._buckets[bucket], key=str.encode)

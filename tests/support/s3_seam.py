@@ -45,7 +45,11 @@ CODES = {
 
 @dataclass
 class Fault:
-    """A fault in place; `hits` counts how often it struck and `seen` how many requests it looked at."""
+    """A fault in place.
+
+    `seen` counts the requests that it looked at, `hits` those that it struck, and `ended` those of them that will
+    have no further effect.
+    """
 
     how: How
     nth: int
@@ -57,6 +61,7 @@ class Fault:
     callback: Callable[[], None] | None = None
     seen: int = 0
     hits: int = 0
+    ended: int = 0
     released: threading.Event = field(default_factory=threading.Event)
 
     def strikes(self, request: Request) -> bool:
