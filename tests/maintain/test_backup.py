@@ -487,6 +487,19 @@ def test_backup_of_a_graph_with_a_missing_file_is_refused_and_names_the_file(
         backup(graph, tmp_path / "backup")
 
 
+def test_backup_of_a_graph_with_a_missing_index_file_is_refused_and_names_the_file(
+    graph: Repository, tmp_path: Path
+) -> None:
+    """A version names the directory of an index, and not the files in it."""
+    indexes = tmp_path / "graph" / graph.snapshot().pin(PERSON).path / "_indices"
+    missing = min(indexes.rglob("*.lance"))
+    missing.unlink()
+    with pytest.raises(StorageError, match=f"{missing.parent.name}/{missing.name} does not exist"):
+        backup(graph, tmp_path / "backup")
+    with pytest.raises(NotFound):
+        opened(tmp_path / "backup")
+
+
 def head_version_file(graph: Repository, key: str) -> Path:
     """Return the version file of a table at the head of main."""
     pin = graph.snapshot().pin(key)
@@ -501,7 +514,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("kind", ["data", "version"])
+@pytest.mark.parametrize("kind", ["data", "index", "version"])
 def test_backup_that_skips_damaged_files_copies_everything_else_and_lists_them(
     graph: Repository, tmp_path: Path, kind: str, damage: str
 ) -> None:
@@ -510,6 +523,8 @@ def test_backup_that_skips_damaged_files_copies_everything_else_and_lists_them(
     damaged = head_version_file(graph, PERSON)
     if kind == "data":
         damaged = min((tmp_path / "graph" / graph.snapshot().pin(PERSON).path / "data").glob("*.lance"))
+    elif kind == "index":
+        damaged = min((tmp_path / "graph" / graph.snapshot().pin(PERSON).path / "_indices").rglob("*.lance"))
     content = damaged.read_bytes()
     DAMAGES[damage](damaged)
     name = damaged.relative_to(tmp_path / "graph").as_posix()

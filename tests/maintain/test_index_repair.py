@@ -49,26 +49,81 @@ def names(graph: og.Graph, branch: str = "main") -> list[str]:
     return [row["name"] for row in graph.query(AGE, branch=branch).rows()]
 
 
+def add_branch(path: Path) -> None:
+    """Add a branch with rows and index segments of its own."""
+    with og.open(path, durability="os") as graph:
+        graph.branches.create("side")
+        people = [{"name": f"s{number}", "age": number} for number in range(50)]
+        graph.load({"Person": people}, branch="side")
+        before = len(index_files(path))
+        graph.optimize(branch="side")
+        assert len(index_files(path)) > before
+
+
+@pytest.mark.parametrize("branch", ["main", "side"])
 @pytest.mark.parametrize("how", ["deleted", "truncated"])
 def test_query_and_write_with_damaged_index_give_the_right_rows_and_a_warning(
-    path: Path, how: str, caplog: pytest.LogCaptureFixture
+    path: Path, how: str, branch: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    add_branch(path)
     damage_all(path, how)
+    of_the_branch = ["s7"] if branch == "side" else []
     with caplog.at_level(logging.WARNING), og.open(path, durability="os", cache_bytes=0) as graph:
-        assert names(graph) == ["p7"]
-        assert graph.get("Person", "p3") == {"id": "p3", "name": "p3", "age": 3}
-        graph.mutate('query q() { update Person set { age: 7 } where name = "p8" }')
-        graph.mutate('query q() { delete Person where name = "p7" }')
-        graph.load({"Person": [{"name": "p9", "age": 7}]}, mode="merge")
-        assert sorted(names(graph)) == ["p8", "p9"]
+        assert sorted(names(graph, branch)) == ["p7", *of_the_branch]
+        assert graph.get("Person", "p3", branch=branch) == {"id": "p3", "name": "p3", "age": 3}
+        graph.mutate('query q() { update Person set { age: 7 } where name = "p8" }', branch=branch)
+        graph.mutate('query q() { delete Person where name = "p7" }', branch=branch)
+        graph.load({"Person": [{"name": "p9", "age": 7}]}, mode="merge", branch=branch)
+        assert sorted(names(graph, branch)) == ["p8", "p9", *of_the_branch]
     assert any("run `omnigraph repair --confirm`" in record.getMessage() for record in caplog.records)
 
 
-def test_verify_reads_with_altered_index_scans_instead(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("branch", ["main", "side"])
+def test_verify_reads_with_altered_index_scans_instead(
+    path: Path, branch: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_branch(path)
     damage_all(path, "altered")
     with og.open(path, "r", verify_reads=True, cache_bytes=0) as graph:
-        assert names(graph) == ["p7"]
+        assert sorted(names(graph, branch)) == (["p7", "s7"] if branch == "side" else ["p7"])
     assert any("_indices/" in record.getMessage() for record in caplog.records)
+
+
+def test_query_with_any_index_file_missing_or_of_any_length_gives_the_right_rows(path: Path) -> None:
+    add_branch(path)
+    tried = 0
+    for file in index_files(path):
+        data = file.read_bytes()
+        for length in (None, *range(0, len(data), max(1, len(data) // 4)), len(data) - 1):
+            if length is None:
+                delete(file)
+            else:
+                file.write_bytes(data[:length])
+            with og.open(path, "r", cache_bytes=0) as graph:
+                found = {branch: sorted(names(graph, branch)) for branch in ("main", "side")}
+                assert graph.get("Person", "p3") == {"id": "p3", "name": "p3", "age": 3}
+            assert found == {"main": ["p7"], "side": ["p7", "s7"]}, f"{file} with {length} bytes"
+            tried += 1
+        file.write_bytes(data)
+    assert tried > 40
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_optimize_merge_and_backup_with_damaged_index_keep_the_rows(
+    path: Path, how: str, tmp_path: Path
+) -> None:
+    add_branch(path)
+    damage_all(path, how)
+    with og.open(path, durability="os", verify_reads=True, cache_bytes=0) as graph:
+        graph.load({"Person": [{"name": "new", "age": 7}]})
+        graph.optimize()
+        graph.branches.merge("side")
+        assert sorted(names(graph)) == ["new", "p7", "s7"]
+        with pytest.raises(StorageError, match="_indices/"):
+            graph.backup(tmp_path / "backup")
+        graph.repair(confirm=True)
+        assert graph.verify().ok
+        assert sorted(names(graph)) == ["new", "p7", "s7"]
 
 
 def test_damaged_data_file_is_an_error_and_not_a_damaged_index(

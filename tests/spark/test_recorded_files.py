@@ -12,6 +12,7 @@ import omnigraph as og
 from omnigraph.sources import splits
 from omnigraph.store.file_digests import parse_digests
 from tests.graph.test_recorded_files import check_recorded, repository_of
+from tests.maintain.damage import verify_path
 from tests.spark.loads import SCHEMA, knows, person, text_of
 
 if TYPE_CHECKING:
@@ -45,3 +46,5 @@ def test_load_and_optimize_on_spark_record_one_digest_for_every_file(
             names = [digest.name for _, digest in parse_digests(stored.files)]
             # Several tasks of a load wrote data files.
             assert sum(name.startswith("data/") for name in names) >= (1 if commit is optimized else 2)
+    report = verify_path(tmp_path / "graph", all_commits=True)
+    assert (report.damage, report.not_recorded) == ((), 0)

@@ -15,11 +15,13 @@ from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.objects.backend import Writable
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
-from omnigraph.store.tables.table_files import TableFiles, TableListing
+from omnigraph.store.tables.table_files import TableFiles, TableListing, folder_of
 from omnigraph.store.tables.tables import EMPTY_VERSION
 
 # Called with a file of the source and its problem, to leave the file out. Without it a damaged file is an error.
 OnDamage: TypeAlias = Callable[[str, str], None]
+# The names of the recorded files in a directory, given the path of the table and the name of the directory.
+RecordedIn: TypeAlias = Callable[[str, str], Sequence[str]]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -97,6 +99,7 @@ class FileCopier:
         self._source = source
         self._target = target
         self._digests = digests
+        self._by_folder = _by_folder(digests)
         self._progress = progress
         # Tables are copied concurrently, each with several threads. This bounds the transfers of all of them.
         self._transfers = Semaphore(WORKERS)
@@ -109,6 +112,10 @@ class FileCopier:
     def on_damage(self) -> OnDamage | None:
         """What to do about damaged files that are found before they are copied."""
         return self.damaged.__setitem__ if self._skip_damaged else None
+
+    def recorded_in(self, path: str, folder: str) -> Sequence[str]:
+        """Return the names of files that have a recorded digest and belong into a directory of a table."""
+        return self._by_folder.get((path, folder), ())
 
     def copy(self, files: Iterable[CopiedFile]) -> None:
         """Copy files. A file appears in the target complete or not at all.
@@ -167,6 +174,16 @@ class FileCopier:
         return None if recorded is None else recorded.digest
 
 
+def _by_folder(digests: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Sequence[str]]:
+    """Group the names of files in directories of indices and blobs by table and directory."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for path, name in digests:
+        folder = folder_of(name)
+        if folder is not None:
+            found.setdefault((path, folder), []).append(name)
+    return found
+
+
 def _written(chunks: Iterable[bytes], out: Writable) -> Iterator[bytes]:
     for chunk in chunks:
         out.write(chunk)
@@ -203,19 +220,23 @@ def plan_table(
     path: str,
     versions: Mapping[int, bool],
     published_at: int | None,
+    recorded_in: RecordedIn,
     on_damage: OnDamage | None = None,
     skip_heads: bool = False,
 ) -> TablePlan:
     """Compare a table with its copy, with one listing of each.
 
     A file is present if the copy has one of the same name and size. `published_at` is the time of the last
-    successful run. Raises `HeadDataMissing`, except with `skip_heads`, and `StorageError` without `on_damage` if a
-    version cannot be read or lacks a file.
+    successful run. `recorded_in` gives the files that a directory of indices or blobs must have. Raises
+    `HeadDataMissing`, except with `skip_heads`, and `StorageError` without `on_damage` if a version cannot be read
+    or lacks a file.
     """
     listing, copy = source.table(path), target.table(path)
     stored = {file.name: file for file in listing.files}
     names = _needed_names(
-        _VersionFiles(source, listing, on_damage, skip_heads), versions, copy.has_version(EMPTY_VERSION)
+        _VersionFiles(source, listing, recorded_in, on_damage, skip_heads),
+        versions,
+        copy.has_version(EMPTY_VERSION),
     )
     existing = {file.name: file for file in copy.files}
     missing: list[CopiedFile] = []
@@ -253,6 +274,7 @@ class _VersionFiles:
 
     files: TableFiles
     listing: TableListing
+    recorded_in: RecordedIn
     on_damage: OnDamage | None
     skip_heads: bool
 
@@ -282,7 +304,9 @@ class _VersionFiles:
                 return set()
             else:
                 found = self.listing.select(needed)
-                absent = sorted(needed.files - found)
+                # A version names its directories of indices and blobs, and not the files in them.
+                inside = (name for folder in needed.folders for name in self.recorded_in(path, folder))
+                absent = sorted({*needed.files, *inside} - found)
                 if not absent:
                     return found
                 if self.files.has_version(path, version):
@@ -303,9 +327,11 @@ class _VersionFiles:
 
 
 def _incomplete(path: str, version: int, absent: Sequence[str]) -> StorageError:
-    more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+    others = len(absent) - 1
+    missing = f"{path}/{absent[0]} does not exist, but version {version} needs it"
+    more = f" (and {others} more {'file' if others == 1 else 'files'})" if others else ""
     return StorageError(
-        f"{path}/{absent[0]}{more} does not exist, but version {version} needs it",
+        missing + more,
         details={"path": path, "version": str(version), "files": list(absent[:100])},
         hint="the graph is damaged: run `omnigraph verify`, or use `--skip-damaged` (`skip_damaged=True`) to copy "
         "everything else",

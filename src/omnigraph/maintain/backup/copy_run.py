@@ -243,6 +243,7 @@ class CopyRun(ABC):
             source,
             self.target.files,
             published_at=published_at,
+            recorded_in=copier.recorded_in,
             on_damage=copier.on_damage,
             skip_heads=self._skip_heads,
         )

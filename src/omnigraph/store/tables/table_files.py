@@ -65,6 +65,17 @@ class TableFile:
         return self.name.startswith(_LANCE_FOLDERS) and not self.is_head_lineage
 
 
+def folder_of(name: str) -> str | None:
+    """Return the directory of an index or of the blobs of a data file that a file is in, or None.
+
+    >>> folder_of("_indices/0b2c/page_data.lance"), folder_of("data/0110.lance")
+    ('_indices/0b2c', None)
+    """
+    first, _, rest = name.partition("/")
+    second, slash, _ = rest.partition("/")
+    return f"{first}/{second}" if slash else None
+
+
 @dataclass(frozen=True)
 class TableListing:
     """The files of one table at one moment."""
@@ -85,8 +96,9 @@ class TableListing:
         """The names of files in directories of indices and blobs."""
         folders: dict[str, list[str]] = {}
         for file in self.files:
-            if file.name.count("/") > 1:
-                folders.setdefault("/".join(file.name.split("/", 2)[:2]), []).append(file.name)
+            folder = folder_of(file.name)
+            if folder is not None:
+                folders.setdefault(folder, []).append(file.name)
         return folders
 
     def has_version(self, version: int) -> bool:
@@ -109,9 +121,7 @@ class NeededFiles:
     def __contains__(self, name: str) -> bool:
         if name in self.files:
             return True
-        first, _, rest = name.partition("/")
-        second, slash, _ = rest.partition("/")
-        return bool(slash) and f"{first}/{second}" in self.folders
+        return folder_of(name) in self.folders
 
     @classmethod
     def union(cls, parts: Iterable[NeededFiles]) -> NeededFiles:
