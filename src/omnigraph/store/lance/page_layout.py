@@ -1,4 +1,4 @@
-"""The places of single binary values in a Lance file, decoded from its metadata.
+"""Single binary values of a Lance file, and their places, decoded from its metadata.
 
 Lance reads a value as a whole, and a value may be larger than memory. Files of the format 2.1 and later store large
 values one after the other, each with its length, and a list of their positions (the full-zip layout). A page with
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from omnigraph.store.lance.protobuf import (
@@ -26,6 +27,7 @@ FOOTER = struct.Struct("<QQQIIHH4s")
 _COLUMN = struct.Struct("<QQ")
 # The value of a constant page: its number of buffers, their sizes, and the first buffer, which has two offsets.
 _SCALAR = struct.Struct("<IIIqq")
+_SHORT_SCALAR = struct.Struct("<IIIii")
 _LEVEL_BYTES = 2
 _MAGIC = b"LANC"
 _OLDEST_FORMAT = (2, 1)
@@ -139,6 +141,8 @@ class ConstantPage:
 
     def content(self, header: bytes) -> tuple[int, int]:
         """Return the start and the end of the value."""
+        if len(header) < _SCALAR.size:
+            raise UnknownLayout("the value of a page is cut")
         buffers, offset_bytes, size, first, last = _SCALAR.unpack(header)
         start = self.value_start + _SCALAR.size
         if (buffers, offset_bytes, first, last) != (2, 16, 0, size) or start + size != self.value_end:
@@ -168,6 +172,34 @@ def parse_pages(metadata: bytes) -> list[Page]:
         raise UnknownLayout(f"the metadata of a column cannot be decoded: {error}") from error
 
 
+def read_single_row(data: bytes) -> list[bytes]:
+    """Return the texts of all columns of a file with one row, given its content, none of them null.
+
+    Raises `UnknownLayout` for any other file.
+    """
+    footer = FileFooter.parse(data[-FOOTER.size :])
+    values = []
+    for column in range(footer.columns):
+        entry_start, entry_end = footer.column_entry(column)
+        start, end = parse_column_entry(data[entry_start:entry_end])
+        pages = parse_pages(data[start:end])
+        page = pages[0] if len(pages) == 1 else None
+        if not isinstance(page, ConstantPage) or page.rows != 1 or page.levels_start is not None:
+            raise UnknownLayout(f"column {column} is not one value")
+        values.append(_short_value(data[page.value_start : page.value_end]))
+    return values
+
+
+def _short_value(data: bytes) -> bytes:
+    """Return the value of a constant page of texts, whose two offsets have four bytes each."""
+    if len(data) < _SHORT_SCALAR.size:
+        raise UnknownLayout("the value of a page is cut")
+    buffers, offset_bytes, size, first, last = _SHORT_SCALAR.unpack_from(data)
+    if (buffers, offset_bytes, first, last) != (2, 8, 0, size) or _SHORT_SCALAR.size + size != len(data):
+        raise UnknownLayout("the value of a page is not one text")
+    return data[_SHORT_SCALAR.size :]
+
+
 def _page(page: Message) -> Page:
     rows = as_number(page.get(_PAGE_LENGTH, 0))
     layout = _layout(as_bytes(page.get(_PAGE_ENCODING, b"")))
@@ -195,7 +227,7 @@ def _full_zip(rows: int, buffers: Buffers, zipped: Message) -> Page:
 
 def _constant(rows: int, buffers: Buffers, constant: Message) -> Page:
     value_start, value_size = buffers[0] if buffers else (0, 0)
-    if set(constant) - {_CONSTANT_LAYERS} or value_size < _SCALAR.size:
+    if set(constant) - {_CONSTANT_LAYERS} or value_size < _SHORT_SCALAR.size:
         # A small value in the metadata, compressed levels, or nulls only.
         return OtherPage(rows)
     levels = [start for start, size in buffers[1:] if size == rows * _LEVEL_BYTES]
@@ -204,7 +236,9 @@ def _constant(rows: int, buffers: Buffers, constant: Message) -> Page:
     return ConstantPage(rows, value_start, value_start + value_size, levels[0] if levels else None)
 
 
+@lru_cache(maxsize=64)
 def _layout(encoding: bytes) -> Message:
+    # Files of one kind have the same few layouts.
     direct = read_message(as_bytes(read_message(encoding).get(_ENCODING_DIRECT, b"")))
     any_ = read_message(as_bytes(direct.get(_DIRECT_ANY, b"")))
     if not as_bytes(any_.get(_ANY_TYPE, b"")).endswith(_PAGE_LAYOUT):

@@ -28,23 +28,27 @@ def read_fields(data: bytes) -> Iterator[tuple[int, Value]]:
     """
     position = 0
     while position < len(data):
-        key, position = _read_varint(data, position)
-        number, wire_type = key >> 3, key & 7
-        if wire_type == _VARINT:
-            value, position = _read_varint(data, position)
-            yield number, value
-            continue
-        if wire_type == _LENGTH_DELIMITED:
-            size, position = _read_varint(data, position)
-        elif wire_type in _FIXED_BYTES:
-            size = _FIXED_BYTES[wire_type]
-        else:
-            raise ValueError(f"field {number} has the unknown wire type {wire_type}")
-        end = position + size
-        if end > len(data):
-            raise ValueError(f"field {number} ends {end - len(data)} bytes after its message")
-        yield number, data[position:end]
-        position = end
+        number, value, position = read_field(data, position)
+        yield number, value
+
+
+def read_field(data: bytes, position: int) -> tuple[int, Value, int]:
+    """Return the number and the value of the field at a position, and the position after it."""
+    key, position = _read_varint(data, position)
+    number, wire_type = key >> 3, key & 7
+    if wire_type == _VARINT:
+        value, position = _read_varint(data, position)
+        return number, value, position
+    if wire_type == _LENGTH_DELIMITED:
+        size, position = _read_varint(data, position)
+    elif wire_type in _FIXED_BYTES:
+        size = _FIXED_BYTES[wire_type]
+    else:
+        raise ValueError(f"field {number} has the unknown wire type {wire_type}")
+    end = position + size
+    if end > len(data):
+        raise ValueError(f"field {number} ends {end - len(data)} bytes after its message")
+    return number, data[position:end], end
 
 
 def read_message(data: bytes) -> Message:

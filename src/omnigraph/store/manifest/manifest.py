@@ -53,7 +53,7 @@ from omnigraph.store.manifest.manifest_files import (
 )
 from omnigraph.store.manifest.manifest_init import begin_init
 from omnigraph.store.manifest.manifest_rows import parse_row
-from omnigraph.store.manifest.manifest_view import ManifestView, make_view, require_version
+from omnigraph.store.manifest.manifest_view import ManifestView, make_view, read_view, require_version
 from omnigraph.store.manifest.recorded_files import RecordedFiles, new_digest_records
 from omnigraph.store.manifest.records import (
     MAIN_BRANCH,
@@ -189,10 +189,13 @@ class Manifest:
             with self._refreshing:
                 if self._view.version >= latest:
                     return self._view
-                with translate_lance_errors("refresh __manifest"):
-                    dataset = self._view.dataset.checkout_version(latest)
-                    require_version(dataset, latest)
-                    return self._advance(dataset)
+                view = None if self._probe is None else read_view(self.root, latest, self._view)
+                if view is None:
+                    with translate_lance_errors("refresh __manifest"):
+                        dataset = self._view.latest_dataset.checkout_version(latest)
+                        require_version(dataset, latest)
+                        view = make_view(dataset, self._view)
+                return self._advance(view)
         except NotFound as error:
             raise vanished_error() from error
         except StorageError as error:
@@ -443,7 +446,7 @@ class Manifest:
         try:
             with translate_lance_errors("commit to __manifest"):
                 dataset = lance.LanceDataset.commit(view.dataset, transaction)
-            view = self._advance(dataset)
+            view = self._advance(make_view(dataset, self._view))
         except CommitConflictError as error:
             raise SwapLost from error
         except OmnigraphError as error:
@@ -590,9 +593,8 @@ class Manifest:
                     yielded.add(key)
                     yield parse_row(file_path(file), key, text, parse)
 
-    def _advance(self, dataset: lance.LanceDataset) -> ManifestView:
+    def _advance(self, view: ManifestView) -> ManifestView:
         with self._lock:
-            view = make_view(dataset, self._view)
             if view.version >= self._view.version:
                 self._view = view
             return view

@@ -8,13 +8,17 @@ has to know the whole list.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 import lance
 
 from omnigraph.errors import StorageError
+from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import file_name, get_fragment, version_file
+from omnigraph.store.lance.lance_root import LanceRoot
+from omnigraph.store.lance.version_manifest import StoredFragment, read_version
 from omnigraph.store.manifest.manifest_errors import MANIFEST, damaged_file
 from omnigraph.store.manifest.manifest_files import BUCKETS, TAGS, WEIGHT_MODULUS, ManifestFile, parse_file
 from omnigraph.store.manifest.name_buckets import BucketIndex
@@ -22,11 +26,28 @@ from omnigraph.store.manifest.name_buckets import BucketIndex
 
 @dataclass(frozen=True)
 class ManifestView:
-    """`__manifest` at one version. Files are immutable, so a file has the same content in all views."""
+    """`__manifest` at one version. Files are immutable, so a file has the same content in all views.
 
-    dataset: lance.LanceDataset
+    `base` is the last dataset that was opened before the view, or for it. Reads of single rows need none.
+    """
+
     version: int
     files: tuple[ManifestFile, ...]
+    base: lance.LanceDataset
+
+    @cached_property
+    def dataset(self) -> lance.LanceDataset:
+        """The dataset at this version; `NotFound` if the version was removed before it was first needed."""
+        if self.base.version == self.version:
+            return self.base
+        with translate_lance_errors(f"open {MANIFEST}"):
+            return self.base.checkout_version(self.version)
+
+    @property
+    def latest_dataset(self) -> lance.LanceDataset:
+        """The dataset if it was opened, else the one before. It needs no file of this version."""
+        found: lance.LanceDataset = self.__dict__.get("dataset", self.base)
+        return found
 
     def of_kind(self, kind: str) -> list[ManifestFile]:
         """Return the files of one kind."""
@@ -78,24 +99,51 @@ def make_view(dataset: lance.LanceDataset, before: ManifestView | None = None) -
     if before is None:
         files = [_parse_fragment(dataset, fragment) for fragment in dataset.get_fragments()]
         if len({file.fragment for file in files}) != len(files):
-            raise _damaged(dataset, "two of its fragments have the same id")
+            raise _damaged(dataset.version, "two of its fragments have the same id")
     else:
         known = {item.fragment: item for item in before.files}
         files = [
             known.get(id_) or _parse_fragment(dataset, get_fragment(dataset, id_))
             for id_ in dataset.fragment_ids()
         ]
-    if sum(file.weight for file in files) % WEIGHT_MODULUS:
-        raise _damaged(dataset, "the files that it lists are not those that were committed")
-    return ManifestView(dataset, dataset.version, tuple(files))
+    return _checked_view(dataset.version, files, dataset)
+
+
+def read_view(root: LanceRoot, version: int, before: ManifestView) -> ManifestView | None:
+    """Return the view of a version on a local disk from its manifest file; None if it must be opened.
+
+    Raises the errors of `make_view`.
+    """
+    stored = read_version(f"{root.local}/{MANIFEST}/{version_file(version)}", version)
+    if stored is None:
+        return None
+    known = {item.fragment: item for item in before.files}
+    files = [known.get(item.id) or _file_of(item, version) for item in stored.fragments]
+    return _checked_view(version, files, before.latest_dataset)
+
+
+def _checked_view(version: int, files: Iterable[ManifestFile], base: lance.LanceDataset) -> ManifestView:
+    found = tuple(files)
+    if sum(file.weight for file in found) % WEIGHT_MODULUS:
+        raise _damaged(version, "the files that it lists are not those that were committed")
+    return ManifestView(version, found, base)
 
 
 def _parse_fragment(dataset: lance.LanceDataset, fragment: lance.LanceFragment) -> ManifestFile:
     meta = fragment.metadata
-    if len(meta.files) != 1:
-        raise _damaged(dataset, f"fragment {meta.id} has {len(meta.files)} files, expected 1")
+    _require_one_file(dataset.version, meta.id, len(meta.files))
     data = meta.files[0]
     return parse_file(meta.id, file_name(data), meta.physical_rows, data.file_size_bytes)
+
+
+def _file_of(fragment: StoredFragment, version: int) -> ManifestFile:
+    _require_one_file(version, fragment.id, len(fragment.sizes))
+    return parse_file(fragment.id, fragment.files, fragment.physical_rows, fragment.sizes[0])
+
+
+def _require_one_file(version: int, fragment: int, files: int) -> None:
+    if files != 1:
+        raise _damaged(version, f"fragment {fragment} has {files} files, expected 1")
 
 
 def require_version(dataset: lance.LanceDataset, version: int) -> None:
@@ -105,5 +153,5 @@ def require_version(dataset: lance.LanceDataset, version: int) -> None:
         raise damaged_file(file, f"it states version {dataset.version}, expected {version}")
 
 
-def _damaged(dataset: lance.LanceDataset, problem: str) -> StorageError:
-    return damaged_file(f"{MANIFEST}/{version_file(dataset.version)}", problem)
+def _damaged(version: int, problem: str) -> StorageError:
+    return damaged_file(f"{MANIFEST}/{version_file(version)}", problem)

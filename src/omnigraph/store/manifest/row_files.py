@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,12 +11,13 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 from cachetools import LRUCache
-from lance.fragment import FragmentMetadata
+from lance.fragment import FragmentMetadata, LanceFragment
 
 from omnigraph.errors import NotFound, StorageError
-from omnigraph.store.file_digests import digest_file
+from omnigraph.store.file_digests import digest_bytes, digest_file
 from omnigraph.store.lance.lance_files import file_name, get_fragment
 from omnigraph.store.lance.lance_root import LanceRoot
+from omnigraph.store.lance.page_layout import read_single_row
 from omnigraph.store.manifest.manifest_errors import MANIFEST, reading_file
 from omnigraph.store.manifest.manifest_files import BUCKET_KINDS, ManifestFile, Rows, is_head_name
 from omnigraph.store.manifest.manifest_rows import StoredRows, decode_row, encode_row, parse_row
@@ -106,11 +108,7 @@ class RowFiles:
     def _read(self, view: ManifestView, file: ManifestFile) -> Rows:
         rows: Rows
         with self._reading("read", file):
-            fragment = get_fragment(view.dataset, file.fragment)
-            # A scan is prepared in the time in which a small file is read.
-            is_small = file.rows <= _MAX_ROWS_TO_TAKE
-            table = fragment.take(range(file.rows)) if is_small else fragment.to_table()
-            keys, stored = table["key"].to_pylist(), table["body"].to_pylist()
+            keys, stored = self._read_row(file) or self._read_table(view, file)
             path = file_path(file)
             if file.kind in BUCKET_KINDS and self._is_intact(file):
                 rows = StoredRows.sort(keys, stored)
@@ -119,6 +117,43 @@ class RowFiles:
             else:
                 rows = {key: decode_row(path, key, body) for key, body in zip(keys, stored, strict=True)}
         return rows
+
+    def _read_row(self, file: ManifestFile) -> tuple[list[str], list[str]] | None:
+        """Return the key and the stored body of a local file with one row; None if Lance must read it.
+
+        Heads and the newest commits are such files, and reading them through Lance is the larger part of finding a
+        commit. The digest in the name of the file covers every byte.
+        """
+        if self._root.local is None or file.rows != 1 or file.digest is None:
+            return None
+        try:
+            with open(f"{self._root.local}/{file_path(file)}", "rb", 0) as stream:  # noqa: PTH123 - every read
+                data = stream.read()
+            if digest_bytes("", data).digest != file.digest:
+                return None
+            key, body = read_single_row(data)
+        except (OSError, ValueError, struct.error):
+            return None
+        return [key.decode()], [body.decode()]
+
+    def _read_table(self, view: ManifestView, file: ManifestFile) -> tuple[list[str], list[str]]:
+        """Return the keys and the stored bodies of a file."""
+        fragment = self._open_fragment(view, file)
+        # A scan is prepared in the time in which a small file is read.
+        is_small = file.rows <= _MAX_ROWS_TO_TAKE
+        table = fragment.take(range(file.rows)) if is_small else fragment.to_table()
+        return table["key"].to_pylist(), table["body"].to_pylist()
+
+    def _open_fragment(self, view: ManifestView, file: ManifestFile) -> LanceFragment:
+        """Return the fragment of a file. A view whose version is gone is read through the newest one."""
+        try:
+            dataset = view.dataset
+        except NotFound:
+            newest = self._refresh()
+            if all(item.fragment != file.fragment for item in newest.files):
+                raise
+            dataset = newest.dataset
+        return get_fragment(dataset, file.fragment)
 
     def _is_intact(self, file: ManifestFile) -> bool:
         """Return whether a local file has the digest that its name states.
@@ -179,7 +214,7 @@ class RowFiles:
             body = self._found.get(key)
         if body is None:
             with self._reading("search", file):
-                fragment = get_fragment(view.dataset, file.fragment)
+                fragment = self._open_fragment(view, file)
                 position = pc.index(fragment.to_table(columns=["key"])["key"], key).as_py()
                 if position < 0:
                     return None

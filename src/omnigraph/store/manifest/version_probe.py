@@ -67,7 +67,7 @@ def find_newest_version(view: ManifestView, probe: VersionProbe | None) -> int:
     if latest is not None:
         return latest
     with translate_lance_errors("refresh __manifest"):
-        return int(view.dataset.latest_version)
+        return int(view.latest_dataset.latest_version)
 
 
 def find_recorded_version(local: Path | None) -> int | None:

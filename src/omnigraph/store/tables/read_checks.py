@@ -22,6 +22,7 @@ from omnigraph.store.file_digests import FileDigest, read_stored_file
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import data_file_sizes, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
+from omnigraph.store.lance.version_manifest import StoredFragment
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.request_counts import propagate_context
 from omnigraph.store.sync import storage_error_from_os
@@ -69,12 +70,31 @@ class ReadChecks:
             fragments = [item for item in fragments if item.id in self._fragments]
         if self._root.verify_reads:
             return self._check_digests(path, dataset, fragments)
-        sizes = {name: size for name, size in data_file_sizes(fragments).items() if size is not None}
+        self._check_new_sizes(path, data_file_sizes(fragments))
+        return None
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether the files of all fragments are checked."""
+        return self._fragments is None
+
+    def check_sizes(self, path: str, fragments: Iterable[StoredFragment]) -> None:
+        """Check the sizes of the data files of a version that were not checked before, like `check`."""
+        self._check_new_sizes(
+            path,
+            {
+                f"data/{name}": size
+                for fragment in fragments
+                for name, size in zip(fragment.file_names, fragment.sizes, strict=True)
+            },
+        )
+
+    def _check_new_sizes(self, path: str, stated: Mapping[str, int | None]) -> None:
+        sizes = {name: size for name, size in stated.items() if size is not None}
         new = self._new(path, sizes)
         for name in new:
             self._check_size(path, name, sizes[name])
         self._remember(path, new)
-        return None
 
     def _check_digests(
         self, path: str, dataset: lance.LanceDataset, fragments: Sequence[FragmentMetadata]

@@ -7,17 +7,16 @@ fragments whose files and deletion file are equal: such fragments hold the same 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import StorageError
 from omnigraph.store.lance.lance_errors import translate_lance_errors
-from omnigraph.store.lance.lance_files import file_name, get_fragment
+from omnigraph.store.lance.lance_files import get_fragment
+from omnigraph.store.lance.version_manifest import StoredFragment
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS, Addresses, Offsets, offsets_of
 from omnigraph.store.tables.tables import Tables
@@ -25,20 +24,8 @@ from omnigraph.store.tables.tables import Tables
 Positions = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class TableFragment:
-    """A fragment of a version. Equal fragments hold the same rows.
-
-    `files` joins the names of its data files and identifies what was written, across versions and branches.
-    `deletions` is the name of its deletion file. `rows` counts the live rows, `physical_rows` the written ones.
-    """
-
-    id: int
-    files: str
-    deletions: str | None
-    rows: int
-    physical_rows: int
-    nbytes: int = field(compare=False)
+# A fragment of a table. Equal fragments hold the same rows.
+TableFragment: TypeAlias = StoredFragment
 
 
 def list_fragments(
@@ -50,11 +37,15 @@ def list_fragments(
     """
     known = {} if unchanged is None else unchanged
     with translate_lance_errors(f"open {pin.path}"):
+        stored = tables.stored_fragments(pin.path, pin.version)
+        if stored is not None:
+            return stored
         if not known:
-            return tuple(map(_describe, tables.fragments(pin.path, pin.version)))
+            return tuple(map(StoredFragment.of, tables.fragments(pin.path, pin.version)))
         dataset = tables.open_metadata(pin.path, pin.version)
         return tuple(
-            known.get(id_) or _describe(get_fragment(dataset, id_).metadata) for id_ in dataset.fragment_ids()
+            known.get(id_) or StoredFragment.of(get_fragment(dataset, id_).metadata)
+            for id_ in dataset.fragment_ids()
         )
 
 
@@ -131,15 +122,3 @@ def find_rows(
         pin.path, dataset, columns=list(columns), filter=where, with_row_address=True, scan_in_order=False
     )
     return rows[ROW_ADDRESS].to_numpy(), rows.select(list(columns))
-
-
-def _describe(fragment: FragmentMetadata) -> TableFragment:
-    deletions: Any = fragment.deletion_file
-    return TableFragment(
-        id=fragment.id,
-        files="|".join(map(file_name, fragment.files)),
-        deletions=None if deletions is None else deletions.path(fragment.id),
-        rows=fragment.num_rows,
-        physical_rows=fragment.physical_rows,
-        nbytes=sum(item.file_size_bytes or 0 for item in fragment.files),
-    )

@@ -33,6 +33,7 @@ from omnigraph.store.lance.lance_files import (
 )
 from omnigraph.store.lance.lance_filters import string_in
 from omnigraph.store.lance.lance_root import LanceRoot
+from omnigraph.store.lance.version_manifest import StoredFragment
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.sync import SyncBatch
 from omnigraph.store.tables.damaged_indexes import DamagedIndexes
@@ -45,6 +46,7 @@ from omnigraph.store.tables.index_segments import (
 )
 from omnigraph.store.tables.read_checks import ReadChecks
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS, Addresses, fragments_of, offsets_of
+from omnigraph.store.tables.stored_versions import StoredVersions
 from omnigraph.store.tables.uncommitted_fragments import WrittenFragment
 from omnigraph.store.tables.version_uploads import VersionUploads
 
@@ -106,6 +108,7 @@ class Tables:
         self._open: LRUCache[tuple[str, int], lance.LanceDataset] = LRUCache(_CACHED_TABLES)
         # The fragments of the versions that were opened last: they are checked, and then listed by readers.
         self._described: LRUCache[tuple[str, int], list[FragmentMetadata]] = LRUCache(_DESCRIBED_TABLES)
+        self._stored = StoredVersions(root)
         self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-stage")
         self._uploads = None if root.objects is None else VersionUploads(root.objects)
 
@@ -138,13 +141,19 @@ class Tables:
         # The files of a version that was built here have been read back.
         is_built = self._uploads is not None and self._uploads.wait(path, version)
         dataset = self.root.open(path, version)
-        index_problem = None
-        if not is_built:
-            index_problem = self._checks.check(path, dataset, lambda: self._describe(path, dataset))
-        if index_problem is not None:
-            self.indexes.add(path, version, index_problem)
+        stored = self.stored_fragments(path, version)
+        if stored is not None:
+            self._checks.check_sizes(path, stored)
+        elif not is_built:
+            problem = self._checks.check(path, dataset, lambda: self._describe(path, dataset))
+            if problem is not None:
+                self.indexes.add(path, version, problem)
         self._cache(path, dataset)
         return dataset
+
+    def stored_fragments(self, path: str, version: int) -> tuple[StoredFragment, ...] | None:
+        """Return the fragments of one version from its file; None if it must be opened. See `StoredVersions`."""
+        return self._stored.fragments(path, version) if self._checks.are_complete else None
 
     def fragments(self, path: str, version: int) -> Sequence[FragmentMetadata]:
         """Return the fragments of one version. Its rows may not be readable."""
