@@ -18,8 +18,8 @@ from omnigraph.read.read_planner import plan_read
 from omnigraph.read.read_session import ReadSession
 
 # Sizes up to this number are exact for the planner. Of larger ones, the first bits count.
-_MAX_EXACT_ROWS: Final = 1_024
-_PLANNING_BITS: Final = 6
+_MAX_EXACT_ROWS: Final = 64
+_PLANNING_BITS: Final = 4
 
 
 def run_read(session: ReadSession, plan: ReadPlan) -> pa.Table:
@@ -42,12 +42,12 @@ def plan_on(query: ir.ReadQuery, snapshot: Snapshot) -> ReadPlan:
 
 
 def planning_rows(rows: int) -> int:
-    """Return a table size for the planner: large sizes are rounded down by at most 1/32.
+    """Return a table size for the planner: all but small sizes are rounded down by at most 1/8.
 
     A plan therefore holds for many commits, and it is the same in all handles.
 
-    >>> planning_rows(1_000), planning_rows(1_000_000), planning_rows(1_000_001)
-    (1000, 999424, 999424)
+    >>> planning_rows(60), planning_rows(1_000), planning_rows(1_000_000), planning_rows(1_000_001)
+    (60, 960, 983040, 983040)
     """
     shift = max(0, rows.bit_length() - _PLANNING_BITS) if rows > _MAX_EXACT_ROWS else 0
     return rows >> shift << shift
