@@ -73,7 +73,7 @@ class Side:
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        return self.tables.open(self.pin.path, self.pin.version).schema
+        return self.tables.schema(self.pin)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,6 +24,8 @@ _MAGIC: Final = b"LANC"
 _SEPARATOR: Final = "|"
 # Field numbers of the messages.
 _FRAGMENTS, _VERSION, _READER_FLAGS = 2, 3, 9
+# The columns and the metadata of the schema.
+_SCHEMA: Final = (1, 5)
 _ID, _FILES, _DELETIONS, _PHYSICAL_ROWS = 1, 2, 3, 4
 _FILE_PATH, _FILE_SIZE = 1, 6
 _DELETION_KIND, _DELETION_VERSION, _DELETION_ID, _DELETED_ROWS = 1, 2, 3, 4
@@ -81,10 +83,14 @@ class StoredFragment:
 
 @dataclass(frozen=True, slots=True)
 class StoredVersion:
-    """A version, the number that its manifest file states, and its fragments in row order."""
+    """A version, the number that its manifest file states, and its fragments in row order.
+
+    `columns` is what it states about its columns. Versions with equal bytes have equal schemas.
+    """
 
     version: int
     fragments: tuple[StoredFragment, ...]
+    columns: bytes = field(default=b"", compare=False)
 
 
 def read_version(file: str, version: int) -> StoredVersion | None:
@@ -121,6 +127,7 @@ def _message(data: bytes) -> bytes:
 def _parse_message(message: bytes) -> StoredVersion | None:
     version = flags = position = 0
     fragments = []
+    columns = []
     while position < len(message):
         if message[position] == _FRAGMENT_KEY:
             # Most fields are fragments, whose length takes one or two bytes.
@@ -136,8 +143,11 @@ def _parse_message(message: bytes) -> StoredVersion | None:
                 fragments.append(fragment)
                 position = start + size
                 continue
+        start = position
         number, value, position = read_field(message, position)
-        if number == _FRAGMENTS:
+        if number in _SCHEMA:
+            columns.append(message[start:position])
+        elif number == _FRAGMENTS:
             # A fragment of many files.
             fragment = _parse_fragment(as_bytes(value))
             if fragment is None:
@@ -147,7 +157,9 @@ def _parse_message(message: bytes) -> StoredVersion | None:
             version = as_number(value)
         elif number == _READER_FLAGS:
             flags = as_number(value)
-    return None if flags & ~_KNOWN_FLAGS else StoredVersion(version, tuple(fragments))
+    if flags & ~_KNOWN_FLAGS:
+        return None
+    return StoredVersion(version, tuple(fragments), b"".join(columns))
 
 
 @lru_cache(maxsize=_PARSED_FRAGMENTS)

@@ -177,11 +177,11 @@ class Tables:
     def require_stored(self, pin: TablePin) -> None:
         """Raise `NotFound` unless a pinned version is in storage now.
 
-        A version that this handle has opened may have been removed since. Any other is opened, which reads it.
+        A version that this handle has opened or read may have been removed since. Any other is opened.
         """
         with self._lock:
             is_open = (pin.path, pin.version) in self._open
-        if not is_open:
+        if not is_open and self.stored_fragments(pin.path, pin.version) is None:
             self.open(pin.path, pin.version)
         elif not self.exists(pin):
             self.evict(pin.path)
@@ -203,10 +203,11 @@ class Tables:
 
     def schema(self, pin: TablePin) -> pa.Schema:
         """Return the stored columns of a pinned version, including those of dropped properties."""
-        return self.open(pin.path, pin.version).schema
+        return self._stored.schema(pin.path, pin.version, lambda: self.open(pin.path, pin.version).schema)
 
     def evict(self, path: str) -> None:
         """Remove all versions of a table from the cache, so that they are opened from storage again."""
+        self._stored.forget(path)
         with self._lock:
             for key in [item for item in self._open if item[0] == path]:
                 del self._open[key]
