@@ -14,8 +14,9 @@ SPARK_WORKERS ?= 2
 SPARK_TESTS := tests/spark tests/cluster tests/test_toolchain.py
 # Planted defects at a time.
 JOBS ?= 2
+BACKUPS ?= 100
 
-.PHONY: help demo docs test test-local test-spark faults sensitivity bench traffic tables package smoke check format generate clean
+.PHONY: help demo docs test test-local test-spark faults backups sensitivity bench traffic tables package smoke check format generate clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -54,6 +55,9 @@ faults: $(STAMP) ## Cut writers off at every step, fail every request, all of wh
 	@scripts/bootstrap java
 	OMNIGRAPH_CUTS=all $(PYTEST) $(SPARK_TESTS) -m "spark or long" --durations 15
 	OMNIGRAPH_CUTS=all $(PYTEST) -m "long and not spark" --ignore tests/spark --ignore tests/cluster --numprocesses $(WORKERS) --dist worksteal
+
+backups: $(STAMP) ## Make 100 backups on disk and 100 on S3 beside writers, an optimizer and a collector (BACKUPS=n)
+	OMNIGRAPH_BACKUPS=$(BACKUPS) $(PYTEST) tests/faults/test_copies_beside_writers.py -k every_backup --durations 2
 
 sensitivity: $(STAMP) ## Plant each known defect in a copy and run the tests that must catch it (JOBS=n, RESUME=1)
 	@scripts/bootstrap java strace

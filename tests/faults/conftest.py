@@ -22,6 +22,8 @@ from tests.support.s3_seam import Log
 from tests.support.workload import KINDS, Setting, Task, prepare_setting
 
 VARIABLE = "OMNIGRAPH_CUTS"
+# The properties of tests that are summed up.
+COUNTS = ("cuts", "faults", "violations", "kills", "backups", "commits", "optimizations", "files collected")
 LOG = logging.getLogger(__name__)
 
 
@@ -127,15 +129,15 @@ def changes_of(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the number of cuts, of faults, of violations, and of writers killed at random."""
-    totals = {"cuts": 0, "faults": 0, "violations": 0, "kills": 0}
+    """Print the sums of what the tests counted, such as cuts, faults, violations and backups."""
+    totals: dict[str, int] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:
             for name, value in getattr(report, "user_properties", ()):
-                if name in totals and report.when == "call":
-                    totals[name] += int(value)
-    if any(totals.values()):
-        terminalreporter.write_line(", ".join(f"{count} {name}" for name, count in totals.items()))
+                if name in COUNTS and report.when == "call":
+                    totals[name] = totals.get(name, 0) + int(value)
+    if totals:
+        terminalreporter.write_line(", ".join(f"{totals[name]} {name}" for name in COUNTS if name in totals))
 
 
 def wanted_cuts() -> str:

@@ -125,8 +125,13 @@ def run_backups(
 
 def check_reports(reports: list[Any], record_property: Callable[[str, object], None]) -> None:
     """Check that there were more commits than backups, and record what the processes did."""
-    record_property("reports", reports)
-    assert sum(item["commits"] for item in reports[:WRITERS]) > BACKUPS
+    *writers, optimizer, collector = reports
+    commits = sum(item["commits"] for item in writers)
+    record_property("backups", BACKUPS)
+    record_property("commits", commits)
+    record_property("optimizations", optimizer["commits"])
+    record_property("files collected", collector["removed"])
+    assert commits > BACKUPS
 
 
 def test_every_backup_beside_writers_optimizer_and_collector_is_complete_on_disk(
