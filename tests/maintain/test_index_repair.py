@@ -192,6 +192,22 @@ def test_repair_damaged_index_of_another_branch_names_the_branch(path: Path) -> 
         assert names(graph, "side") == ["p7"]
 
 
+def test_repair_with_a_missing_data_file_builds_the_indexes_of_the_other_types(tmp_path: Path) -> None:
+    schema = f"{SCHEMA}\nnode City {{ name: String @key }}"
+    with og.init(tmp_path / "g", schema=schema, durability="os") as graph:
+        graph.load({"City": [{"name": "Bern"}]})
+        fill(graph)
+        cities = tmp_path / "g" / graph.snapshot().pin("node:City").path
+    damage_all(tmp_path / "g", "deleted")
+    for file in cities.glob("data/*.lance"):
+        delete(file)
+    with og.open(tmp_path / "g", durability="os", cache_bytes=0) as graph:
+        actions = {row["type_key"]: row["action"] for row in graph.repair(confirm=True).datasets}
+        assert actions == {"node:Person": "rebuilt", "node:City": "refused", "edge:Knows": "no_op"}
+        assert all("nodes/" + cities.name in str(item.file) for item in graph.verify().damage)
+        assert names(graph) == ["p7"]
+
+
 def test_repair_command_previews_then_rebuilds_indexes(path: Path) -> None:
     damage_all(path, "deleted")
     result = CliRunner().invoke(app, ["repair", str(path)])

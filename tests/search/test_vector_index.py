@@ -386,3 +386,15 @@ def test_nearest_with_a_damaged_index_is_exact_until_repair_builds_it_again(
     with og.open(graph.uri, mode="r") as repaired:
         assert explain(repaired).splitlines()[0] == INDEXED
         assert recall(repaired, count=5) >= FLOOR
+
+
+def test_repair_of_a_damaged_index_of_too_few_vectors_removes_it(graph: og.LocalGraph) -> None:
+    graph.mutate("query few() { delete Doc where part >= 5 }")
+    for file in Path(graph.uri).glob("nodes/*/_indices/*/index.idx"):
+        delete(file)
+    with og.open(graph.uri, upkeep="off") as other:
+        actions = {row["type_key"]: row["action"] for row in other.repair(confirm=True).datasets}
+        assert actions["node:Doc"] == "rebuilt"
+        assert other.verify().ok
+        assert vector_indexes(other) == {}
+        assert len(search(other, queries(1)[0])) == 10

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from omnigraph.catalog.catalog import Table
-from omnigraph.errors import NotFound, StorageError
+from omnigraph.errors import InvalidInput, NotFound, StorageError
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
@@ -89,7 +90,14 @@ def _rebuild(repository: Repository, branch: str, keys: list[str], actor: str | 
         for key in keys:
             if key in transaction.base.catalog.tables:
                 pin = transaction.pin(key)
-                staged = _stage(repository, pin, _damaged_segments(repository, pin, recorded))
+                damaged = _damaged_segments(repository, pin, recorded)
+                try:
+                    staged = _stage(repository, pin, damaged)
+                except (NotFound, StorageError) as error:
+                    if isinstance(error, StorageError) and error.transient:
+                        raise
+                    # The rows of the type cannot be read either. The indexes of the other types are built.
+                    continue
                 if staged.version != pin.version:
                     transaction.write(key, staged)
                     done.append(key)
@@ -103,7 +111,10 @@ def _rebuild(repository: Repository, branch: str, keys: list[str], actor: str | 
 
 
 def _stage(repository: Repository, pin: TablePin, damaged: list[_DamagedSegment]) -> StagedTable:
-    """Stage segments over the fragments of damaged segments, in their place."""
+    """Stage segments over the fragments of damaged segments, in their place.
+
+    A vector index of too few rows is removed; `optimize` builds it again when there are enough.
+    """
     present = {fragment.id for fragment in list_fragments(repository.tables, pin)}
     built = []
     for column, kind in sorted({(item.column, item.kind) for item in damaged}):
@@ -113,9 +124,10 @@ def _stage(repository: Repository, pin: TablePin, damaged: list[_DamagedSegment]
             if (item.column, item.kind) == (column, kind)
             for id_ in item.segment.fragments
         }
-        segment = build_segment(repository.tables.root, pin, column, kind, sorted(fragments & present))
-        if segment is not None:
-            built.append(segment)
+        with suppress(InvalidInput):
+            segment = build_segment(repository.tables.root, pin, column, kind, sorted(fragments & present))
+            if segment is not None:
+                built.append(segment)
     return repository.tables.stage_segments(pin, built, [item.segment.handle for item in damaged])
 
 
