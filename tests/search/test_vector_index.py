@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import InvalidInput
+from omnigraph.errors import InvalidInput, ResourceLimit
 from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.search.vector_search import MAX_EXACT_ROWS
 from tests.maintain.damage import delete
@@ -29,6 +29,7 @@ from tests.search.vector_graphs import (
     queries,
     recall,
     search,
+    text,
     vector_indexes,
 )
 
@@ -266,14 +267,14 @@ def test_explain_of_a_search_names_the_path_and_the_reason(read_only: og.LocalGr
 def test_nearest_with_few_probes_searches_less_of_the_index(read_only: og.LocalGraph) -> None:
     options = ", nprobes: $n, refine: $n"
     call = f"nearest($d.v, $q{options})"
-    text = (
+    query = (
         f"query near($q: Vector({DIMENSION}), $n: I32?) {{ match {{ $d: Doc }}"
         f" return {{ $d.name as name, {call} as far }} order {{ {call} }} limit 10 }}"
     )
-    assert len(read_only.query(text, {"q": NEAR, "n": 1}).rows()) == 10
-    assert read_only.query(text, {"q": NEAR}).rows() == search(read_only, NEAR)
+    assert len(read_only.query(query, {"q": NEAR, "n": 1}).rows()) == 10
+    assert read_only.query(query, {"q": NEAR}).rows() == search(read_only, NEAR)
     with pytest.raises(InvalidInput, match="`nprobes` must be a positive integer, got 0"):
-        read_only.query(text, {"q": NEAR, "n": 0})
+        read_only.query(query, {"q": NEAR, "n": 0})
 
 
 @pytest.mark.parametrize(
@@ -398,3 +399,21 @@ def test_repair_of_a_damaged_index_of_too_few_vectors_removes_it(graph: og.Local
         assert other.verify().ok
         assert vector_indexes(other) == {}
         assert len(search(other, queries(1)[0])) == 10
+
+
+def test_backup_of_a_graph_with_a_vector_index_is_searched_through_it(
+    graph: og.LocalGraph, tmp_path: Path
+) -> None:
+    graph.backup(tmp_path / "copy")
+    with og.open(tmp_path / "copy", mode="r") as copy:
+        assert vector_indexes(copy) == {"v_7_ivf_rq_l2": ROWS}
+        assert explain(copy).splitlines()[0] == INDEXED
+        assert search(copy, NEAR) == search(graph, NEAR)
+
+
+def test_exact_search_reads_no_more_at_a_time_than_its_memory_limit(stored: Path) -> None:
+    with og.open(stored, mode="r", cache_bytes=0) as graph:
+        found = graph.query(text(options=", exact: true"), {"q": NEAR}, max_bytes=6 << 20).rows()
+        assert found == search(graph, NEAR, options=", exact: true")
+        with pytest.raises(ResourceLimit):
+            graph.query(text(options=", exact: true"), {"q": NEAR}, max_bytes=1 << 20)

@@ -76,7 +76,9 @@ values = st.one_of(literals, variables, st.just(ast.Now()))
 
 
 def _calls(expr: SearchStrategy[ast.Expr]) -> SearchStrategy[ast.Expr]:
-    nearest = st.builds(ast.Nearest, properties, expr)
+    options = tuples(st.builds(ast.SearchOption, names, values), 0, 2)
+    functions = st.sampled_from(["nearest", "l2", "cosine", "dot"])
+    nearest = st.builds(ast.Nearest, properties, expr, functions, options)
     bm25 = st.builds(ast.Bm25, expr, expr)
     rank = nearest | bm25
     return st.one_of(

@@ -32,6 +32,7 @@ from omnigraph.server.http.routing import (
 )
 from omnigraph.server.logs import LOGGER
 from omnigraph.server.routes.reads import SnapshotParameters
+from omnigraph.store.tables.vector_indexes import FEW_VECTORS
 
 router = graph_router("maintenance")
 
@@ -209,7 +210,12 @@ def _redact_dataset(context: RequestContext, item: TypeOptimization) -> TypeOpti
     """Remove the messages of storage errors. A skip because of a concurrent writer is not one."""
     error = item.error if item.skipped == BUSY else _redact(context, item.type_key, item.error)
     pending = (
-        (name, reason if reason == EXACT_VECTORS else _redact(context, item.type_key, reason) or "")
+        (
+            name,
+            reason
+            if reason in (EXACT_VECTORS, FEW_VECTORS)
+            else _redact(context, item.type_key, reason) or "",
+        )
         for name, reason in item.pending_indexes
     )
     return replace(item, error=error, pending_indexes=tuple(pending))

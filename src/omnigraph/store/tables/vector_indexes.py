@@ -21,6 +21,7 @@ MIN_TABLE_ROWS: Final = 10_000
 MIN_SEGMENT_ROWS: Final = 4_096
 # The codebook of a product quantization has 256 entries, which are trained from the vectors.
 MIN_VECTORS: Final = 256
+FEW_VECTORS: Final = f"fewer than {MIN_VECTORS} rows have a vector; they are searched exactly"
 
 _LANCE_KINDS: Final[dict[VectorIndexKind, str]] = {
     "ivf_rq": "IVF_RQ",
@@ -84,7 +85,7 @@ def build_vector_segment(
         columns=[column], filter=f"{column} IS NOT NULL", fragments=chosen, limit=MIN_VECTORS
     )
     if found.to_table().num_rows < MIN_VECTORS:
-        raise InvalidInput(f"fewer than {MIN_VECTORS} rows have a vector; they are searched exactly")
+        raise InvalidInput(FEW_VECTORS)
     kind: pa.DataType = dataset.schema.field(column).type
     parameters = method.parameters(kind.list_size)
     return dataset.create_index_uncommitted(
