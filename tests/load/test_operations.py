@@ -24,6 +24,7 @@ from omnigraph.load import operation_staging
 from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks, staged_splits
 from omnigraph.load.load import prepare_load
 from omnigraph.load.operation_rules import OperationRules
+from omnigraph.load.quarantine import Quarantine
 from omnigraph.load.spool import LoadLimits, Spool
 from omnigraph.sources.readers import open_source
 from omnigraph.sources.row_operations import Operation, RowOperations
@@ -38,25 +39,36 @@ from tests.support.places import fresh_memory
 _NUMBERS = count()
 # Splits of a few lines and parts of two rows, with every task run twice.
 _SPLIT_BYTES = 150
+RULES = OperationRules("seq", op_column="op")
 
 
-def load_locally(graph: Repository, file: Path, default: Operation, branch: str, limits: LoadLimits) -> Any:
+def load_locally(
+    graph: Repository,
+    file: Path,
+    default: Operation,
+    branch: str,
+    limits: LoadLimits,
+    quarantine: Quarantine | None = None,
+) -> Any:
     """Load a file of changes in this process, in memory or in parts on disk."""
     catalog = graph.snapshot(branch).catalog
-    batches = open_source(file, catalog, operations=RowOperations(default, "op", "seq"))
-    with Spool.from_batches(batches, catalog, limits=limits, has_operations=True) as spool:
+    reject = None if quarantine is None else quarantine.log.add
+    batches = open_source(file, catalog, on_reject=reject, operations=RowOperations(default, "op", "seq"))
+    with Spool.from_batches(batches, catalog, limits=limits, on_reject=reject, rules=RULES) as spool:
         request = WriteRequest("load", bulk=spool.is_bulk)
-        prepare = partial(prepare_load, spool=spool, mode="merge", rules=OperationRules("seq"))
+        prepare = partial(prepare_load, spool=spool, mode="merge", rules=RULES, quarantine=quarantine)
         return graph.write(branch, request, prepare).result
 
 
-def load_in_tasks(graph: Repository, file: Path, default: Operation, branch: str) -> Any:
+def load_in_tasks(
+    graph: Repository, file: Path, default: Operation, branch: str, quarantine: Quarantine | None = None
+) -> Any:
     """Load a file of changes split by split."""
     catalog = graph.snapshot(branch).catalog
     operations = RowOperations(default, "op", "seq")
     splits = plan_splits(file, catalog, {}, _SPLIT_BYTES, operations=operations)
     tasks = LoadTasks(staged_splits(backwards_and_twice, splits), backwards_and_twice)
-    options = DistributedLoadOptions("merge", graph.durability, rules=OperationRules("seq"))
+    options = DistributedLoadOptions("merge", graph.durability, rules=RULES, quarantine=quarantine)
     scratch = ScratchFolder(graph.location.uri)
     with DistributedLoad(tasks, scratch, catalog, options) as load:
         return graph.write(branch, WriteRequest("load", bulk=True), load.prepare).result

@@ -6,15 +6,19 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
 from omnigraph.errors import ConstraintViolation, InvalidInput
 from omnigraph.load import distributed
+from omnigraph.store.objects.object_store import ObjectStore
+from tests.support.s3 import Bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["tests.support.s3_fixtures"]
 pytestmark = pytest.mark.spark
 
 SHOP = """
@@ -22,6 +26,7 @@ node Customer { number: I64 @key  name: String  email: String? @unique  age: I32
 node Order { number: I64 @key  total: F64 }
 edge Placed: Customer -> Order @card(0..3) { channel: String? }
 """
+NAMES = "query names() { match { $c: Customer } return { $c.name as name } }"
 CUSTOMERS, BAD, EDGES = 200, 18, 89
 KEPT = CUSTOMERS - BAD
 
@@ -176,3 +181,60 @@ def test_load_of_failing_dataframe_raises_its_reason_first(shop: og.LocalGraph, 
     with pytest.raises(InvalidInput, match=r"^the Spark job failed: Division by zero"):
         shop.load({"Order": broken.selectExpr("number", "CAST(1 / (number - number) AS double) AS total")})
     assert shop.commits()[0].id == before
+
+
+def in_bucket(s3: Bucket, prefix: str) -> list[Any]:
+    """The rejected records of the only object below a prefix."""
+    (key,) = [key for key in s3.keys if key.startswith(prefix)]
+    store, _ = ObjectStore.split_uri(f"{s3.uri}/{key}", s3.options)
+    return [json.loads(line) for line in store.get(key).data.splitlines()]
+
+
+@pytest.mark.parametrize("keys", ["database", "joins"])
+def test_spark_change_log_with_rejects_in_a_bucket_equals_a_local_load(
+    s3: Bucket, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, keys: str
+) -> None:
+    if keys == "joins":
+        monkeypatch.setattr(distributed, "MAX_LOCAL_KEYS", 0)
+    shop = og.init(f"{s3.uri}/shop", schema=SHOP, storage_options=s3.options)
+    shop.load(
+        {"Customer": [{"number": 1, "name": "n", "email": "e1"}], "Order": [{"number": 1, "total": 1.0}]}
+    )
+    for name in ("local", "spark", "sink"):
+        shop.branches.create(name)
+    log = [
+        {"op": "U", "seq": 1, "number": 2, "name": "a", "email": "e1", "age": 1},
+        {"op": "U", "seq": 2, "number": 2, "name": "b", "email": "e1", "age": 2},
+        {"op": "U", "seq": 3, "number": 3, "name": "c", "email": "e3", "age": 900},
+        {"op": "U", "seq": 4, "number": 1, "name": "d", "email": "e1", "age": 4},
+        {"op": "D", "seq": 5, "number": 9, "name": None, "email": None, "age": None},
+    ]
+    placed = [{"from": "2", "to": "1", "channel": "x"}, {"from": "1", "to": "1", "channel": "y"}]
+    options: dict[str, Any] = {"op_column": "op", "order_by": "seq", "require_existing": True}
+    frame = spark.createDataFrame(log, "op string, seq long, number long, name string, email string, age int")
+    shop.load(
+        {"Customer": pa.Table.from_pylist(log)}, "merge", branch="local", rejects=f"{s3.uri}/a/", **options
+    )
+    shop.load({"Customer": frame.repartition(3)}, "merge", branch="spark", rejects=f"{s3.uri}/b/", **options)
+    (
+        frame.repartition(3)
+        .write.format("omnigraph")
+        .options(uri=shop.uri, branch="sink", type="Customer", mode="merge", opColumn="op", orderBy="seq")
+        .options(requireExisting="true", rejects=f"{s3.uri}/c/")
+        .options(**{f"storage.{name}": value for name, value in s3.options.items()})
+        .mode("append")
+        .save()
+    )
+    found = [in_bucket(s3, prefix) for prefix in ("a/", "b/", "c/")]
+    expected = [(2, "unique"), (2, "unique"), (3, "range"), (9, "key")]
+    for rejects in found:
+        assert sorted((item["record"]["data"]["number"], item["rule"]) for item in rejects) == expected
+        assert {item["record"]["op"] for item in rejects if item["rule"] == "key"} == {"D"}
+    for branch in ("local", "spark", "sink"):
+        names = [row["name"] for row in shop.query(NAMES, branch=branch).rows()]
+        assert names == ["d"]
+    with shop.batch(branch="spark", rejects=f"{s3.uri}/d/") as batch:
+        batch.merge("Placed", spark.createDataFrame(placed, "`from` string, `to` string, channel string"))
+    assert [(item["rule"], item["reason"]) for item in in_bucket(s3, "d/")] == [
+        ("endpoint", "src '2' not found in Customer")
+    ]

@@ -35,6 +35,7 @@ from omnigraph.load.load import (
     unchanged_result,
     with_fold_counts,
 )
+from omnigraph.load.operation_quarantine import RejectedIds, Resolution
 from omnigraph.load.operation_rules import OperationRules
 from omnigraph.load.operation_staging import resolve_splits
 from omnigraph.load.quarantine import Quarantine
@@ -176,6 +177,7 @@ class DistributedLoad:
                 dry_run=options.dry_run,
                 quarantine=options.quarantine,
             )
+            assert result is not None, "offenders are left out"
         except OmnigraphError as error:
             self._roll_back(error)
             raise
@@ -191,12 +193,36 @@ class DistributedLoad:
 
         The final rows depend on the stored ones, so they are written again when the branch has moved.
         """
+        rejected = None
+        if self._options.quarantine is not None:
+            rejected = RejectedIds(self._catalog, self._options.quarantine)
+        while True:
+            result = self._resolve_and_stage(transaction, staged, rejected)
+            if result is not None:
+                class_ = None if result.unchanged else load_class("merge", dry_run=self._options.dry_run)
+                return Prepared(class_, result)
+
+    def _resolve_and_stage(
+        self, transaction: Transaction, staged: _StagedSplits, rejected: RejectedIds | None
+    ) -> LoadResult | None:
+        """Return the result of a load without the rejected ids; None if there are more of them than before."""
         options, began = self._options, time.monotonic()
         self._delete_folded(staged.job)
         origins = split_origins(staged.reports)
         run = self._tasks.resolve or self._tasks.run
-        resolved = resolve_splits(transaction, staged.job, staged.reports, origins, run, self._folded.extend)
-        named = dict.fromkeys([*options.named, *resolved.counts, *resolved.removed])
+        resolved = resolve_splits(
+            transaction,
+            staged.job,
+            staged.reports,
+            origins,
+            run,
+            self._folded.extend,
+            None if rejected is None else rejected.arrays,
+        )
+        if rejected is not None and rejected.add(resolved.offenses):
+            return None
+        records = WrittenInput(self._scratch, staged.reports, options.named).counts
+        named = dict.fromkeys([*records, *resolved.removed])
         written = WrittenInput(
             self._scratch,
             resolved.reports,
@@ -204,24 +230,26 @@ class DistributedLoad:
             resolved.removed,
             {number: (file, 0) for number, (file, _) in origins.items()},
         )
-        records = WrittenInput(self._scratch, staged.reports, options.named).counts
-        if options.quarantine is not None:
-            options.quarantine.check(sum(records.values()) + options.quarantine.log.read_count)
+        attempt = None
+        if rejected is not None:
+            total = sum(records.values())
+            attempt = Resolution(
+                rejected, resolved.deleted, resolved.left_out, lambda number: origins[number][0], total
+            )
         rows = {key: written.counts[key] for key in records}
         read = LoadInput(rows, staged.rejected, staged.seconds + time.monotonic() - began)
         if changes_nothing(records, written.counts, resolved.removed) and not options.dry_run:
-            return Prepared(None, unchanged_result(read, resolved.counts))
+            return with_fold_counts(unchanged_result(read, resolved.counts, attempt), resolved.counts)
         result = check_and_stage(
             self._open(transaction, staged.job, written),
             read,
             self._catalog,
             options.progress,
-            partial(edge_key_hint, self._catalog, "merge"),
+            partial(edge_key_hint, self._catalog, "merge") if attempt is None else attempt.hint,
             dry_run=options.dry_run,
+            attempt=attempt,
         )
-        return Prepared(
-            load_class("merge", dry_run=options.dry_run), with_fold_counts(result, resolved.counts)
-        )
+        return None if result is None else with_fold_counts(result, resolved.counts)
 
     def _delete_folded(self, job: LoadJob) -> None:
         """Delete the final rows of an earlier preparation. Garbage collection removes those that remain."""

@@ -36,6 +36,7 @@ from omnigraph.load.keys import (
     without_ids,
 )
 from omnigraph.load.load_strategy import Offense, Positions, RecordOrigin, offense_of
+from omnigraph.load.operation_quarantine import deletion_offenses
 from omnigraph.rules import offender_queries
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import WriteMode
@@ -247,7 +248,9 @@ class KeyCheckedLoad(ABC):
             yield KeyRule(table, query, _wrong_cardinalities(key, edge), offenders=at_fault)
 
     def _cardinality_offenders(self, table: Table, least: int, most: int | None, wrong: str) -> Select:
-        return offender_queries.cardinality_offenders(table.id, wrong, self._mode, least, most)
+        return offender_queries.cardinality_offenders(
+            table.id, wrong, self._mode, least, most, by_id=self._removed is not None
+        )
 
     def _is_overwritten(self, key: str) -> bool:
         return self._mode == "overwrite" and key in self._loaded
@@ -264,6 +267,8 @@ class KeyCheckedLoad(ABC):
 
     def offenders(self) -> dict[str, Iterator[Offense]]:
         """Return the records of each table that break a rule of the first stage with violations, by position."""
+        if self._removed is not None:
+            return self._offending_ids()
         for rules in self._stages():
             found: dict[str, list[tuple[KeyRule, str]]] = {}
             for rule in rules:
@@ -274,6 +279,38 @@ class KeyCheckedLoad(ABC):
                 self._offenders = {key: [name for _, name in of_table] for key, of_table in found.items()}
                 return {key: self._offenses(of_table) for key, of_table in found.items()}
         return {}
+
+    def _offending_ids(self) -> dict[str, Iterator[Offense]]:
+        """Return the offenders of resolved rows, which have no positions in the input."""
+        for rules in self._stages():
+            found: dict[str, list[Offense]] = {}
+            for rule in rules:
+                found.setdefault(rule.table.key, []).extend(self._ids_of(rule))
+            if any(found.values()):
+                return {key: iter(items) for key, items in found.items()}
+        return {}
+
+    def _ids_of(self, rule: KeyRule) -> Iterator[Offense]:
+        if not self._query_column(queries.count_query(rule.query))[0]:
+            return
+        name = f"offenders_{next(self._names)}"
+        self._keys.derive(name, queries.all_violations(rule.query))
+        if rule.offenders is not None:
+            wrong, name = name, f"offenders_{next(self._names)}"
+            yield from self._deletions(rule.table, wrong)
+            self._keys.derive(name, rule.offenders(wrong))
+        for batch in self._keys.stream(offender_queries.everything(name)):
+            rows = pa.Table.from_batches([batch])
+            for id_, violation in zip(rows["id"].to_pylist(), rule.describe(rows), strict=True):
+                yield offense_of(violation, -1, (0, None), id_, self._catalog)
+
+    def _deletions(self, table: Table, wrong: str) -> Iterator[Offense]:
+        """Yield the edges whose deletion leaves their source too few. `wrong` is the table of wrong sources."""
+        edge, removed = entity_of(self._catalog, table), (self._removed or {}).get(table.key)
+        if isinstance(edge, EdgeType) and removed is not None:
+            for batch in self._keys.stream(offender_queries.everything(wrong)):
+                counts = batch.column(queries.VALUE).to_numpy(zero_copy_only=False)
+                yield from deletion_offenses(edge, table.key, removed, batch.column("id"), counts)
 
     def _store_offenders(self, rule: KeyRule) -> str | None:
         """Store the records that break a rule as a table and return its name, or None if there are none."""

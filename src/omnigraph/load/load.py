@@ -23,6 +23,7 @@ from omnigraph.graph.write_plan import OperationClass, Prepared
 from omnigraph.load.fold import FoldCounts
 from omnigraph.load.load_strategy import LoadStrategy
 from omnigraph.load.memory_load import MemoryLoad
+from omnigraph.load.operation_quarantine import RejectedIds, Resolution
 from omnigraph.load.operation_rules import OperationRules
 from omnigraph.load.quarantine import LeftOut, Quarantine
 from omnigraph.load.resolve import resolve_operations
@@ -86,16 +87,20 @@ def prepare_load(
     rows of a spool with operations do what each of them says, by the `rules`. A load without rows makes a commit
     too. A load that leaves all rows as they are stored makes none. A dry run checks and counts, and stages nothing.
     A constraint that fails raises before anything is staged. With `quarantine` the records that break it are left
-    out instead; the rows of a spool with operations are not. The caller closes the spool after the write.
+    out instead. The caller closes the spool after the write.
     """
     if transaction.base.catalog.fingerprint != spool.catalog.fingerprint:
         raise schema_changed(transaction)
     read = LoadInput(spool.counts, spool.rejected, spool.seconds, spool.generated_ids)
     if spool.has_operations:
-        if quarantine is not None:
-            quarantine.check(sum(spool.counts.values()) + quarantine.log.read_count)
         return _prepare_operations(
-            transaction, spool, read, rules or OperationRules(), progress, dry_run=dry_run
+            transaction,
+            spool,
+            read,
+            rules or OperationRules(),
+            progress,
+            dry_run=dry_run,
+            quarantine=quarantine,
         )
     result = check_and_stage(
         _open(transaction, spool, mode),
@@ -106,6 +111,7 @@ def prepare_load(
         dry_run=dry_run,
         quarantine=quarantine,
     )
+    assert result is not None, "offenders are left out"
     return Prepared(None if result.unchanged else load_class(mode, dry_run=dry_run), result)
 
 
@@ -117,20 +123,37 @@ def _prepare_operations(
     progress: Progress | None,
     *,
     dry_run: bool,
+    quarantine: Quarantine | None,
 ) -> Prepared[LoadResult]:
     began = time.monotonic()
-    with resolve_operations(transaction, spool, rules) as resolved:
-        read = replace(
-            read,
-            records={key: resolved.spool.counts[key] for key in read.records},
-            seconds=read.seconds + time.monotonic() - began,
-        )
-        if changes_nothing(spool.counts, resolved.spool.counts, resolved.removed) and not dry_run:
-            return Prepared(None, unchanged_result(read, resolved.counts))
-        opened = _open(transaction, resolved.spool, "merge", resolved.removed)
-        hint = partial(edge_key_hint, spool.catalog, "merge")
-        result = check_and_stage(opened, read, spool.catalog, progress, hint, dry_run=dry_run)
-    return Prepared(load_class("merge", dry_run=dry_run), with_fold_counts(result, resolved.counts))
+    rejected = None if quarantine is None else RejectedIds(spool.catalog, quarantine)
+    while True:
+        arrays = None if rejected is None else rejected.arrays
+        with resolve_operations(transaction, spool, rules, arrays) as resolved:
+            if rejected is not None and rejected.add(resolved.offenses):
+                continue
+            read = replace(
+                read,
+                records={key: resolved.spool.counts[key] for key in read.records},
+                seconds=read.seconds + time.monotonic() - began,
+            )
+            is_unchanged = changes_nothing(spool.counts, resolved.spool.counts, resolved.removed)
+            attempt = None
+            if rejected is not None:
+                records, sources = sum(spool.counts.values()), spool.sources.__getitem__
+                attempt = Resolution(rejected, resolved.deleted, resolved.left_out, sources, records)
+            if is_unchanged and not dry_run:
+                result: LoadResult | None = unchanged_result(read, resolved.counts, attempt)
+            else:
+                opened = _open(transaction, resolved.spool, "merge", resolved.removed)
+                hint = partial(edge_key_hint, spool.catalog, "merge") if attempt is None else attempt.hint
+                result = check_and_stage(
+                    opened, read, spool.catalog, progress, hint, dry_run=dry_run, attempt=attempt
+                )
+            if result is None:
+                continue
+        class_ = None if result.unchanged else load_class("merge", dry_run=dry_run)
+        return Prepared(class_, with_fold_counts(result, resolved.counts))
 
 
 def changes_nothing(records: Mapping[str, int], rows: Mapping[str, int], removed: Mapping[str, Any]) -> bool:
@@ -138,13 +161,17 @@ def changes_nothing(records: Mapping[str, int], rows: Mapping[str, int], removed
     return not removed and not any(rows.values()) and any(records.values())
 
 
-def unchanged_result(read: LoadInput, counts: Mapping[str, FoldCounts]) -> LoadResult:
+def unchanged_result(
+    read: LoadInput, counts: Mapping[str, FoldCounts], attempt: Resolution | None = None
+) -> LoadResult:
     """Return the result of a load whose operations change nothing."""
+    if attempt is not None:
+        attempt.accept()
     result = LoadResult(
         nodes=_of_kind("node:", read.records),
         edges=_of_kind("edge:", read.records),
         affected=dict.fromkeys(read.records, NO_CHANGES),
-        rejected=read.rejected,
+        rejected=read.rejected if attempt is None else attempt.rejected.quarantine.log.count,
         unchanged=True,
         seconds={"read": read.seconds},
         prepared_at=time.monotonic(),
@@ -200,11 +227,13 @@ def check_and_stage(
     *,
     dry_run: bool = False,
     quarantine: Quarantine | None = None,
-) -> LoadResult:
+    attempt: Resolution | None = None,
+) -> LoadResult | None:
     """Check the rules between rows and stage the rows. A broken rule raises `ConstraintViolation` with its hint.
 
     With `quarantine` the records that break a rule are left out. The error is raised if there are more of them than
-    it allows, and for a violation without such a record.
+    it allows, and for a violation without such a record. `attempt` is the resolution of a load with operations that
+    leaves out records; if it finds more of them, nothing is staged and the result is None.
     """
     began = time.monotonic()
     total = sum(read.records.values())
@@ -214,7 +243,11 @@ def check_and_stage(
         left_out: Mapping[str, int] = {}
         if quarantine is None:
             for violations in load.violations():
+                if violations and attempt is not None and attempt.take_offenders(load):
+                    return None
                 raise_violations(_with_origins(violations, load), hint)
+            if attempt is not None:
+                attempt.accept()
         else:
             quarantine.log.restart()
             left_out, violations = LeftOut(load, catalog, quarantine.log, read.generated_ids).settle()
@@ -224,6 +257,8 @@ def check_and_stage(
         if progress is not None:
             progress("stage", total)
         affected = load.stage(dry_run=dry_run)
+    if attempt is not None:
+        quarantine = attempt.rejected.quarantine
     staging = time.monotonic() - checked - sum(load.seconds.values())
     counts = {key: count - load.superseded[key] - left_out.get(key, 0) for key, count in read.records.items()}
     return LoadResult(

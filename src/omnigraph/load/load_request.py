@@ -119,7 +119,11 @@ class LoadRequest:
     @property
     def rules(self) -> OperationRules | None:
         """The options of the operations; None if the rows have none."""
-        return OperationRules(self.order_by, self.require_existing) if self.has_operations else None
+        if not self.has_operations:
+            return None
+        columns = (part.operations.column for part in self.all_parts if part.operations is not None)
+        op_column = next(filter(None, columns), None)
+        return OperationRules(self.order_by, self.require_existing, op_column)
 
     @property
     def write_mode(self) -> WriteMode:

@@ -20,7 +20,11 @@ Positions: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Offense(NamedTuple):
-    """A record that breaks a rule between rows. `missing` is the type and the id of the node that an edge lacks."""
+    """A record that breaks a rule between rows. `missing` is the type and the id of the node that an edge lacks.
+
+    In a load with resolved operations it is an id, without a position and an origin; with `is_deleted` that of a
+    stored row whose deletion breaks the rule.
+    """
 
     position: int
     origin: RecordOrigin
@@ -28,6 +32,7 @@ class Offense(NamedTuple):
     rule: str
     reason: str
     missing: tuple[str, str] | None = None
+    is_deleted: bool = False
 
 
 def offense_of(
@@ -67,6 +72,7 @@ class LoadStrategy(Protocol):
         """Return the records of each table that break a rule of the first stage with violations, by position.
 
         A record with several violations is repeated. The result is empty if no record of the input is at fault.
+        In a load with resolved operations they are the ids of final rows, and of stored rows that it deletes.
         """
         ...
 

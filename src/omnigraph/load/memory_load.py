@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from omnigraph.engine.table_rows import last_of_each_id
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.schema import EdgeType
 from omnigraph.load.load_strategy import Offense, Positions, RecordOrigin, offense_of
+from omnigraph.load.operation_quarantine import deletion_offenses
 from omnigraph.load.spool import Spool, to_physical
 from omnigraph.rules.cardinality_offenders import cardinality_offenders
 from omnigraph.rules.delta import TableDelta
@@ -167,6 +169,8 @@ class MemoryLoad:
     def offenders(self) -> dict[str, Iterator[Offense]]:
         """Return the records of each table that break a rule of the first stage with violations, by position."""
         deltas = self._deltas()
+        if self._removed is not None:
+            return self._offending_ids(deltas)
         stages: list[tuple[Mapping[str, pa.Table], Iterable[Violation]]] = [
             (self._input, _each(self._repeated_values(_UNBOUNDED))),
             (self._rows, _each(self._unique_offenders(deltas))),
@@ -180,6 +184,37 @@ class MemoryLoad:
             if found:
                 return {key: self._offenses(tables[key], of_table) for key, of_table in found.items()}
         return {}
+
+    def _offending_ids(self, deltas: Mapping[str, TableDelta]) -> dict[str, Iterator[Offense]]:
+        """Return the offenders of resolved rows, which have no positions in the input."""
+        stages = (
+            self._as_ids(_each(self._unique_offenders(deltas))),
+            self._as_ids(_each(self._endpoint_offenders(deltas))),
+            chain(self._as_ids(self._cardinality_offenders(deltas)), self._deletion_offenders(deltas)),
+        )
+        for stage in stages:
+            found: dict[str, list[Offense]] = {}
+            for key, item in stage:
+                found.setdefault(key, []).append(item)
+            if found:
+                return {key: iter(items) for key, items in found.items()}
+        return {}
+
+    def _as_ids(self, violations: Iterable[Violation]) -> Iterator[tuple[str, Offense]]:
+        for item in violations:
+            key, at = item.table_key, item.position
+            id_ = item.id if at is None else self._rows[key]["id"][at].as_py()
+            yield key, offense_of(item, -1, (0, None), id_, self._catalog)
+
+    def _deletion_offenders(self, deltas: Mapping[str, TableDelta]) -> Iterator[tuple[str, Offense]]:
+        """Yield the edges whose deletion leaves their source too few, by table."""
+        for key, removed in (self._removed or {}).items():
+            edge = entity_of(self._catalog, self._catalog.tables[key])
+            if isinstance(edge, EdgeType) and not edge.cardinality.is_default:
+                nodes = deltas.get(table_key("node", edge.source))
+                sources, counts = count_edges(key, deltas[key], nodes, self._committed)
+                for offense in deletion_offenses(edge, key, removed, sources, counts):
+                    yield key, offense
 
     def _unique_offenders(self, deltas: Mapping[str, TableDelta]) -> Iterator[Violations]:
         for key, delta in deltas.items():

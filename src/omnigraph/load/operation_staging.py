@@ -7,14 +7,17 @@ files, look up the stored rows, and write final rows, keys, and the keys of the 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import BufferedReader
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.catalog import Table
 from omnigraph.engine.arrow_file import ArrowFile
 from omnigraph.engine.committed_rows import CommittedRows
 from omnigraph.engine.engine_choice import RunTasks
@@ -24,6 +27,8 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.load.change_files import ChangeFile, HashRange, read_changes
 from omnigraph.load.fold import FoldCounts
 from omnigraph.load.key_readers import KeyFileReader
+from omnigraph.load.load_strategy import Offense
+from omnigraph.load.operation_quarantine import OpenLines, fold_offenses, rejected_lines, split_rejected
 from omnigraph.load.operation_rules import OperationRules
 from omnigraph.load.resolve import (
     add_incident_edges,
@@ -53,6 +58,7 @@ class FoldJob:
     base: Snapshot
     rules: OperationRules
     origins: Origins
+    rejected: Mapping[str, pa.Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -68,13 +74,18 @@ class FoldTask:
 
 @dataclass(frozen=True)
 class FoldReport:
-    """The result of a task. `removed` is the file with the keys of the rows to delete."""
+    """The result of a task.
+
+    `removed` is the file with the keys of the rows to delete, `left_out` the one with the rows of rejected ids.
+    """
 
     task: FoldTask
     written: WrittenTable = field(default_factory=lambda: WrittenTable(0))
     removed: str | None = None
     counts: FoldCounts = field(default_factory=FoldCounts)
     violations: Violations = field(default_factory=Violations)
+    offenses: tuple[Offense, ...] = ()
+    left_out: str | None = None
     error: OmnigraphError | None = None
 
     def as_split(self) -> SplitReport:
@@ -85,11 +96,14 @@ class FoldReport:
 
 @dataclass(frozen=True)
 class ResolvedSplits:
-    """The final rows of all splits, the rows to delete, and the input rows without an effect, by table."""
+    """The result of a resolution, as `resolve.ResolvedLoad`, with the final rows in fragments."""
 
     reports: Sequence[SplitReport]
     removed: Mapping[str, pa.Table]
     counts: Mapping[str, FoldCounts]
+    deleted: Mapping[str, pa.Table]
+    left_out: Mapping[str, list[OpenLines]]
+    offenses: Mapping[str, list[Offense]]
 
 
 def resolve_splits(
@@ -99,6 +113,7 @@ def resolve_splits(
     origins: Origins,
     run: RunTasks,
     on_written: Callable[[Iterable[SplitReport]], None],
+    rejected: Mapping[str, pa.Array] | None = None,
 ) -> ResolvedSplits:
     """Fold the operations of all splits on the base of a transaction, with tasks.
 
@@ -106,11 +121,13 @@ def resolve_splits(
     `resolve.resolve_operations`.
     """
     assert job.rules is not None
-    shared = FoldJob(job, transaction.base, job.rules, origins)
+    shared = FoldJob(job, transaction.base, job.rules, origins, rejected)
     removed: dict[str, pa.Table] = {}
     counts: dict[str, FoldCounts] = {}
     written: list[SplitReport] = []
     found: list[Violations] = []
+    offenses: dict[str, list[Offense]] = {}
+    left_out: dict[str, list[OpenLines]] = {}
     keys = sorted({key for report in reports for key in report.written})
     # Nodes come first: whether an unchanged edge must be checked depends on the deleted nodes.
     for kind in ("node:", "edge:"):
@@ -128,12 +145,17 @@ def resolve_splits(
             key = item.task.key
             found.append(item.violations)
             counts[key] = counts.get(key, FoldCounts()) + item.counts
+            if item.offenses:
+                offenses.setdefault(key, []).extend(item.offenses)
+            if item.left_out is not None:
+                left_out.setdefault(key, []).append(partial(_open_lines, job, item.left_out))
             if item.removed is not None:
                 removed[key] = joined(removed.get(key), _read_table(job, item.removed))
     raise_violations(Violations.merge(found))
     committed = CommittedRows(transaction.base, transaction.read)
     edges = {key: _written_ids(job, key, written) for key in keys if key.startswith("edge:") and removed}
-    return ResolvedSplits(written, add_incident_edges(job.catalog, committed, removed, edges), counts)
+    everything = add_incident_edges(job.catalog, committed, removed, edges)
+    return ResolvedSplits(written, everything, counts, removed, left_out, offenses)
 
 
 def _tasks_of(
@@ -154,12 +176,21 @@ def fold_split(shared: FoldJob, task: FoldTask) -> FoldReport:
         if changes is None:
             return FoldReport(task)
         changes = _with_places(changes, shared.origins)
+        rejected = None if shared.rejected is None else shared.rejected.get(task.key)
+        changes, without = split_rejected(changes, rejected)
+        left_out = None if without is None else _write_left_out(shared, task, table, without)
         committed = CommittedRows(shared.base)
         folded = fold_part(committed, table, changes, shared.rules, keep_unchanged=task.keep_unchanged)
         sources = {number: file for number, (file, _) in shared.origins.items()}
-        violations = fold_violations(job.catalog, table, folded, shared.rules, sources)
-        report = FoldReport(task, counts=folded.counts, violations=violations)
-        if violations:
+        report = FoldReport(task, counts=folded.counts, left_out=left_out)
+        if shared.rejected is None:
+            report = replace(
+                report, violations=fold_violations(job.catalog, table, folded, shared.rules, sources)
+            )
+        else:
+            offenses = fold_offenses(job.catalog, table, folded, shared.rules)
+            report = replace(report, offenses=tuple(offenses))
+        if report.violations or report.offenses:
             return report
         removed = _write_table(job, task, folded.removed) if folded.removed.num_rows else None
         with Spool(job.catalog, _PART_LIMITS, BlobIngress()) as spool:
@@ -168,7 +199,9 @@ def fold_split(shared: FoldJob, task: FoldTask) -> FoldReport:
                 spool.add(task.key, batch)
             written = WrittenTable(0)
             if spool.counts[task.key]:
-                written = write_table(job, task.number, table, spool, has_sources=True)
+                # A dry run has no use for the rows: rejected records are input rows.
+                plain = replace(job, keep_rejects=False)
+                written = write_table(plain, task.number, table, spool, has_sources=True)
         return replace(report, written=written, removed=removed)
     except OmnigraphError as error:
         return FoldReport(task, error=error)
@@ -188,6 +221,20 @@ def _write_table(job: LoadJob, task: FoldTask, rows: pa.Table) -> str:
     with job.scratch.open_write(name) as file, pa.ipc.new_file(ArrowFile(file), rows.schema) as writer:
         writer.write_table(rows)
     return name
+
+
+def _write_left_out(shared: FoldJob, task: FoldTask, table: Table, rows: pa.Table) -> str:
+    name = f"rejected-{task.number:06d}-{uuid.uuid4().hex}.ndjson"
+    with shared.job.scratch.open_write(name) as file:
+        for line in rejected_lines(shared.job.catalog, table, rows, shared.rules):
+            file.write(line)
+    return name
+
+
+@contextmanager
+def _open_lines(job: LoadJob, name: str) -> Iterator[Iterable[bytes]]:
+    with job.scratch.open_read(name) as stream:
+        yield BufferedReader(stream)
 
 
 def _read_table(job: LoadJob, name: str) -> pa.Table:

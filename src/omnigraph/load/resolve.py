@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +24,14 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.schema import EdgeType
 from omnigraph.load.fold import FoldCounts, Folded, fold_operations
 from omnigraph.load.id_hash import part_numbers
+from omnigraph.load.load_strategy import Offense
+from omnigraph.load.operation_quarantine import OpenLines, fold_offenses, rejected_lines, split_rejected
 from omnigraph.load.operation_rules import OperationRules
 from omnigraph.load.spool import Spool
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.row_rules import row_violations
-from omnigraph.rules.set_rules import entity_of, existing_id_violation
-from omnigraph.rules.violations import MAX_REPORTED, Violation, Violations, raise_violations
+from omnigraph.rules.set_rules import absent_id_violation, entity_of, existing_id_violation
+from omnigraph.rules.violations import MAX_REPORTED, Violations, raise_violations
 from omnigraph.sources.row_batch import PLACE, SOURCE
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS
 
@@ -36,26 +40,36 @@ from omnigraph.store.tables.row_addresses import ROW_ADDRESS
 class ResolvedLoad:
     """The final rows of a load, the stored rows that it deletes, and the input rows without an effect, by table.
 
-    `removed` has ids, for edges endpoints, and addresses. It includes the edges of deleted nodes.
+    `removed` has ids, for edges endpoints, and addresses. It includes the edges of deleted nodes, and `deleted`
+    does not. `left_out` are the input rows with rejected ids. With `offenses` the load needs another resolution.
     """
 
     spool: Spool
     removed: Mapping[str, pa.Table] = field(default_factory=dict)
     counts: Mapping[str, FoldCounts] = field(default_factory=dict)
+    deleted: Mapping[str, pa.Table] = field(default_factory=dict)
+    left_out: Mapping[str, list[OpenLines]] = field(default_factory=dict)
+    offenses: Mapping[str, list[Offense]] = field(default_factory=dict)
 
 
 @contextmanager
 def resolve_operations(
-    transaction: Transaction, spool: Spool, rules: OperationRules
+    transaction: Transaction,
+    spool: Spool,
+    rules: OperationRules,
+    rejected: Mapping[str, pa.Array] | None = None,
 ) -> Iterator[ResolvedLoad]:
     """Fold the operations of a spool on the base of a transaction. Files of the result end with the context.
 
-    Raises `ConstraintViolation` for inserts of existing ids and for final rows that break a row rule.
+    Raises `ConstraintViolation` for inserts of existing ids and for final rows that break a row rule. With
+    `rejected` they are the `offenses` of the result instead, and the rows with these ids are left out.
     """
     committed = CommittedRows(transaction.base, transaction.read)
     removed: dict[str, pa.Table] = {}
     counts: dict[str, FoldCounts] = {}
     found: list[Violations] = []
+    offenses: dict[str, list[Offense]] = {}
+    left_out: dict[str, list[OpenLines]] = {}
     with Spool(spool.catalog, spool.limits, BlobIngress()) as resolved:
         resolved.sources = spool.sources
         # Nodes come first: whether an unchanged edge must be checked depends on the deleted nodes.
@@ -63,9 +77,18 @@ def resolve_operations(
             table = spool.catalog.tables[key]
             keep_unchanged = has_removed_ends(spool.catalog, table, removed)
             resolved.name_table(key)
-            for changes in _parts(spool, key):
+            for number, part in enumerate(_parts(spool, key)):
+                changes, without = split_rejected(part, None if rejected is None else rejected.get(key))
+                if without is not None:
+                    file = resolved.directory() / f"rejected-{table.id}-{number}.ndjson"
+                    with file.open("wb") as lines:
+                        lines.writelines(rejected_lines(spool.catalog, table, without, rules))
+                    left_out.setdefault(key, []).append(partial(_open_file, file))
                 folded = fold_part(committed, table, changes, rules, keep_unchanged=keep_unchanged)
-                found.append(fold_violations(spool.catalog, table, folded, rules, spool.sources))
+                if rejected is None:
+                    found.append(fold_violations(spool.catalog, table, folded, rules, spool.sources))
+                elif of_part := fold_offenses(spool.catalog, table, folded, rules):
+                    offenses.setdefault(key, []).extend(of_part)
                 counts[key] = counts.get(key, FoldCounts()) + folded.counts
                 for batch in folded.rows.cast(resolved.schema(key)).to_batches():
                     resolved.add(key, batch)
@@ -74,10 +97,14 @@ def resolve_operations(
         resolved.finish()
         raise_violations(Violations.merge(found))
         written = {key: _ids(resolved, key) for key in resolved.counts if key.startswith("edge:")}
-        removed = add_incident_edges(spool.catalog, committed, removed, written)
-        for key in removed:
+        everything = add_incident_edges(spool.catalog, committed, removed, written)
+        for key in everything:
             resolved.name_table(key)
-        yield ResolvedLoad(resolved, removed, counts)
+        yield ResolvedLoad(resolved, everything, counts, removed, left_out, offenses)
+
+
+def _open_file(path: Path) -> BinaryIO:
+    return path.open("rb")
 
 
 def _ids(spool: Spool, key: str) -> pa.ChunkedArray:
@@ -145,13 +172,8 @@ def fold_violations(
     parts = [_with_origins(of_rows, origins, sources)]
     parts.append(_located(folded.existing, lambda id_: existing_id_violation(table, id_), sources))
     if rules.require_existing:
-        parts.append(_located(folded.absent, lambda id_: _absent_id_violation(table, id_), sources))
+        parts.append(_located(folded.absent, lambda id_: absent_id_violation(table, id_), sources))
     return Violations.merge(parts)
-
-
-def _absent_id_violation(table: Table, id_: str) -> Violation:
-    message = f"{table.kind} type '{table.name}' has no id '{id_}' to delete"
-    return Violation("key", table.key, message, id_, "id", id_)
 
 
 def _located(rows: pa.Table, describe: Any, sources: Any) -> Violations:

@@ -368,7 +368,9 @@ def _sink(
     ingress = BlobIngress(options.external_blobs, dict(options.storage))
     rejects = SinkRejects.of(options)
     operations = _operations(options)
-    rules = None if operations is None else OperationRules(options.order_by, options.require_existing)
+    rules = None
+    if operations is not None:
+        rules = OperationRules(options.order_by, options.require_existing, options.op_column)
     job = load_job(
         repository.snapshot(options.branch),
         scratch,

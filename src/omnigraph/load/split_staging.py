@@ -169,7 +169,7 @@ def stage_read(job: LoadJob, split: Split, read: Read, lines: Callable[[], int])
             on_reject=take,
             collect_violations=True,
             ingress=job.ingress,
-            has_operations=job.rules is not None,
+            rules=job.rules,
         ) as spool:
             if invalid.total:
                 return SplitReport(split, lines(), invalid=invalid.collected())

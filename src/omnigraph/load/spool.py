@@ -23,7 +23,9 @@ from omnigraph.catalog.row_json import json_values
 from omnigraph.errors import NotFound
 from omnigraph.graph.progress import Progress
 from omnigraph.lang.types import Scalar
+from omnigraph.load.change_records import change_records
 from omnigraph.load.id_generator import IdGenerator
+from omnigraph.load.operation_rules import OperationRules
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.row_rules import broken_rows, row_violations
 from omnigraph.rules.set_rules import entity_of
@@ -65,11 +67,16 @@ class Spool:
     """
 
     def __init__(
-        self, catalog: Catalog, limits: LoadLimits, ingress: BlobIngress, *, has_operations: bool = False
+        self,
+        catalog: Catalog,
+        limits: LoadLimits,
+        ingress: BlobIngress,
+        *,
+        rules: OperationRules | None = None,
     ) -> None:
         self.catalog = catalog
         self.limits = limits
-        self.has_operations = has_operations
+        self.rules = rules
         self._ingress = ingress
         self.violations = Violations()
         self.rejected = 0
@@ -92,16 +99,16 @@ class Spool:
         progress: Progress | None = None,
         collect_violations: bool = False,
         ingress: BlobIngress | None = None,
-        has_operations: bool = False,
+        rules: OperationRules | None = None,
     ) -> Spool:
         """Read an input, generate missing ids, and check the row rules and the external URIs of Blob values.
 
         A row that breaks a rule is passed to `on_reject` and left out. Without `on_reject` the input is read to
         its end and `ConstraintViolation` is raised; with `collect_violations` they are in `violations` instead.
-        With `has_operations` the rows have the columns of `operation_columns`; patches may lack required values,
+        With `rules` the rows have the columns of `operation_columns`; patches may lack required values,
         and deletes are not checked. After an error no file remains.
         """
-        spool = cls(catalog, limits or LoadLimits(), ingress or BlobIngress(), has_operations=has_operations)
+        spool = cls(catalog, limits or LoadLimits(), ingress or BlobIngress(), rules=rules)
         began = time.monotonic()
         try:
             spool._read(batches, on_reject, progress)
@@ -129,6 +136,11 @@ class Spool:
             self._directory = None
 
     # --- reading the rows --------------------------------------------------------------------------------
+
+    @property
+    def has_operations(self) -> bool:
+        """Whether the rows have operations."""
+        return self.rules is not None
 
     @property
     def is_bulk(self) -> bool:
@@ -290,7 +302,10 @@ class Spool:
         positions = np.fromiter(broken, np.int64, len(broken))
         # A derived or generated id is not part of the record.
         left_out = read.take(pa.array(positions))
-        records = reject_records(table, left_out, with_ids=entity.key is None)
+        if self.rules is None:
+            records = reject_records(table, left_out, with_ids=entity.key is None)
+        else:
+            records = change_records(entity, table, left_out, self.rules)
         places = origins.places.take(pa.array(positions)).to_pylist()
         ids = left_out["id"].to_pylist()
         for place, violations, record, id_ in zip(places, broken.values(), records, ids, strict=True):

@@ -28,7 +28,8 @@ def cardinality_offenders(
 
     `counts` has the number of edges of each of the `sources`, `replaced` the committed rows that a merge replaces.
     Of too many edges the first ones stay, those that replace an edge of the source before all others. Of too few
-    edges none stays, and an edge that would move away from the source stays there.
+    edges none stays, and an edge that would move away from the source stays there. The rows are in input order, or
+    in the order of their ids.
     """
     if not len(sources):
         return
@@ -44,19 +45,26 @@ def cardinality_offenders(
         for position in np.flatnonzero((of_record >= 0) & few[of_record]).tolist():
             yield _violation(edge, delta, sources, counts, int(of_record[position]), position, "min", least)
     if most is not None:
-        for position in _excess(source, before, counts, most).tolist():
+        order = np.arange(len(source))
+        if not delta.in_input_order:
+            order[pc.sort_indices(delta.rows["id"]).to_numpy()] = np.arange(len(source))
+        for position in _excess(source, before, counts, most, order).tolist():
             yield _violation(edge, delta, sources, counts, int(source[position]), position, "max", most)
 
 
 def _excess(
-    source: np.ndarray[Any, Any], before: np.ndarray[Any, Any], counts: np.ndarray[Any, Any], most: int
+    source: np.ndarray[Any, Any],
+    before: np.ndarray[Any, Any],
+    counts: np.ndarray[Any, Any],
+    most: int,
+    order_of: np.ndarray[Any, Any],
 ) -> np.ndarray[Any, Any]:
     """Return the last records of each source with more edges than `most`."""
     many = np.flatnonzero((source >= 0) & (counts > most)[source])
     if not len(many):
         return many
     of_record = source[many]
-    order = np.lexsort((many, before[many] != of_record, of_record))
+    order = np.lexsort((order_of[many], before[many] != of_record, of_record))
     many, of_record = many[order], of_record[order]
     starts = np.flatnonzero(np.diff(of_record, prepend=-1))
     lengths = np.diff(starts, append=len(many))

@@ -45,6 +45,11 @@ def count(offenders: str) -> Select:
     return select(alias_(func("COUNT", exp.Star()), TOTAL)).from_(table_(offenders))
 
 
+def everything(offenders: str) -> Select:
+    """Select the offenders."""
+    return select(exp.Star()).from_(table_(offenders))
+
+
 def without(keys: str, offenders: str) -> Select:
     """Select the keys whose position is not that of an offender."""
     same = column(POSITION, "b").eq(column(POSITION, "a"))
@@ -53,12 +58,15 @@ def without(keys: str, offenders: str) -> Select:
 
 
 @cache
-def cardinality_offenders(edge: int, wrong: str, mode: LoadMode, least: int, most: int | None) -> Select:
+def cardinality_offenders(
+    edge: int, wrong: str, mode: LoadMode, least: int, most: int | None, *, by_id: bool = False
+) -> Select:
     """Select the records to leave out so that no source has too many or too few edges.
 
     `wrong` is the table of the sources with a wrong number of edges. Of too many edges the first ones stay, those
     that replace a committed edge of the source before all others. Of too few edges none stays, and an edge that
-    would move away from the source stays there.
+    would move away from the source stays there. The records are in input order, or with `by_id` in the order of
+    their ids.
     """
     few = (
         select(*_record("a"), *_source("w"))
@@ -77,13 +85,13 @@ def cardinality_offenders(edge: int, wrong: str, mode: LoadMode, least: int, mos
         )
         found = found.union(moved, distinct=False)
     if most is not None:
-        found = found.union(_excess(edge, wrong, mode, most), distinct=False)
+        found = found.union(_excess(edge, wrong, mode, most, by_id=by_id), distinct=False)
     return select(exp.Star()).from_(found.subquery("violations"))
 
 
-def _excess(edge: int, wrong: str, mode: LoadMode, most: int) -> Select:
+def _excess(edge: int, wrong: str, mode: LoadMode, most: int, *, by_id: bool) -> Select:
     """Select the last records of each source with more edges than `most`."""
-    order: list[exp.Expr] = [column(POSITION, "a")]
+    order: list[exp.Expr] = [column("id" if by_id else POSITION, "a")]
     keys: exp.Table | exp.Subquery = table_(new_keys(edge), alias="a")
     if mode == "merge":
         same = and_(column("id", "c").eq(column("id", "a")), column("src", "c").eq(column("src", "a")))

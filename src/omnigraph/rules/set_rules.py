@@ -180,6 +180,12 @@ def existing_id_violation(table: Table, this: str | None) -> Violation:
     return Violation("key", table.key, message, this, "id", this)
 
 
+def absent_id_violation(table: Table, this: str | None) -> Violation:
+    """Return the violation of a delete of a row that is not stored."""
+    message = f"{table.kind} type '{table.name}' has no id '{this}' to delete"
+    return Violation("key", table.key, message, this, "id", this)
+
+
 def _holders(key: str, columns: tuple[str, ...], rows: pa.Table, committed: RowLookup) -> pa.Table:
     """Return the committed rows that may have one of the tuples."""
     wanted = rows.select(list(columns))

@@ -115,3 +115,20 @@ def _wrong_order(name: str, value: Any) -> InvalidInput:
     return InvalidInput(
         f"column '{name}' orders the rows: expected a number, a time or text, got {display_value(value)}"
     )
+
+
+def order_value(key: str) -> int | float | str:
+    """Return the value of a key of `order_keys`, for JSON. A time is a text of its form.
+
+    >>> order_value(order_key("seq", -7)), order_value(order_key("seq", 0.5)), order_value(order_key("seq", "b"))
+    (-7, 0.5, 'b')
+    """
+    kind, text = key[0], key[1:]
+    if kind == "s":
+        return text
+    if kind == "f":
+        bits = np.uint64(int(text))
+        bits = bits ^ np.uint64(_SIGN) if bits >> np.uint64(63) else ~bits
+        return float(np.array([bits], np.uint64).view(np.float64)[0])
+    number = int(text) - _SIGN
+    return number if kind == "i" else str(pa.scalar(number, pa.timestamp("us")).as_py().isoformat())

@@ -149,7 +149,7 @@ def _load_locally(
         on_reject=reject,
         progress=request.progress,
         ingress=ingress,
-        has_operations=request.has_operations,
+        rules=request.rules,
     ) as spool:
         content = "" if request.idempotency_key is None else _batch_text(request) or spool.digest()
         write = _write_request(request, content, bulk=spool.is_bulk and not request.dry_run)
