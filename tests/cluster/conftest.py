@@ -48,6 +48,11 @@ class Driver:
         assert line, f"the driver ended: {self.process.tail()}"
         return json.loads(line)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has not answered yet."""
+        return self._answers.empty()
+
     def ask(self, name: str, *given: Any, **named: Any) -> Any:
         """What a function of its gives."""
         self.tell(name, *given, **named)

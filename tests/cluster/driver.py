@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
@@ -80,6 +81,33 @@ def read(master: str, uri: str, type_name: str, *, branch: str = "main") -> Any:
     return reader.option("type", type_name).option("branch", branch).load().toArrow().to_pylist()
 
 
+def follow(master: str, uri: str, folder: str, checkpoint: str, fields: str, options: dict[str, str]) -> int:
+    """Apply the files of a folder as changes: by a stream to main, and one by one to the branch `batches`.
+
+    Both begin anew where they were, and what is committed already is not applied again.
+    """
+    spark = resolve_session(master=master)
+    omnigraph.spark.register(spark)
+    stream = (
+        spark.readStream.schema(fields)
+        .option("maxFilesPerTrigger", 1)
+        .json(folder)
+        .repartition(2)
+        .writeStream.format("omnigraph")
+        .options(uri=uri, **options)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    files = sorted(Path(folder).iterdir())
+    for number, file in enumerate(files):
+        rows = spark.read.schema(fields).json(str(file)).repartition(2)
+        write = rows.write.format("omnigraph").options(uri=uri, branch="batches", **options)
+        write.option("idempotencyKey", f"batch {number}").mode("append").save()
+    stream.awaitTermination()
+    return len(files)
+
+
 @contextmanager
 def small_splits(split_bytes: int) -> Iterator[None]:
     kept = splits.plan_splits, splits._SPLIT_ROWS
@@ -120,7 +148,7 @@ def main(master: str) -> None:
     # The Pythons of the cluster have omnigraph installed, and nothing of its tests.
     pickling: Any = cloudpickle
     pickling.register_pickle_by_value(traps)
-    calls: dict[str, Callable[..., Any]] = {"load": load, "query": query, "read": read}
+    calls: dict[str, Callable[..., Any]] = {"load": load, "query": query, "read": read, "follow": follow}
     for line in sys.stdin:
         name, given, named = json.loads(line)
         answer(calls[name](master, *given, **named))
