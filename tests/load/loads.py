@@ -50,6 +50,7 @@ def load(
     limit: RejectLimit | None = None,
     source: str | None = None,
     run: PipelineRun | None = None,
+    index_later: bool = False,
 ) -> LoadResult:
     """Load records as the API does."""
     catalog = graph.snapshot(branch).catalog
@@ -62,7 +63,9 @@ def load(
     ):
         request = WriteRequest("load", bulk=spool.is_bulk, alone=run is not None, run=run)
         quarantine = None if rejects is None else Quarantine(log, limit)
-        prepare = partial(prepare_load, spool=spool, mode=mode, quarantine=quarantine)
+        prepare = partial(
+            prepare_load, spool=spool, mode=mode, quarantine=quarantine, index_later=index_later
+        )
         try:
             receipt, result = graph.write(branch, request, prepare)
         finally:

@@ -245,6 +245,22 @@ def test_the_records_of_a_bulk_load_are_indexed(graph: Repository) -> None:
     assert [row["id"] for row in snapshot.scan("edge:K", ["id"], "src = 'p2'").to_pylist()] == ["k7"]
 
 
+def test_bulk_load_with_index_later_leaves_the_records_to_optimize(graph: Repository) -> None:
+    graph.create_branch("later")
+    for mode, n in (("append", 1), ("merge", 2)):
+        rows = [edge("k7", "p2", "p3", n=n)]
+        load(graph, {"edge:K": rows}, mode, limits=BULK, branch="later", index_later=True)  # type: ignore[arg-type]
+    snapshot = graph.snapshot("later")
+    pin = snapshot.pin("edge:K")
+    assert graph.tables.unindexed_fragments(pin, "id", "BTREE")
+    assert not graph.tables.open(pin.path, pin.version).describe_indices()
+    # Rows without an index are scanned.
+    for column, value in (("id", "k7"), ("src", "p2"), ("dst", "p3")):
+        assert [
+            row["id"] for row in snapshot.scan("edge:K", ["id"], f"{column} = '{value}'").to_pylist()
+        ] == ["k7"]
+
+
 @pytest.mark.parametrize("limits", [SMALL, BULK])
 def test_run_of_rows_that_are_stored_already_writes_no_table(graph: Repository, limits: LoadLimits) -> None:
     load(graph, EVERYBODY, "merge")

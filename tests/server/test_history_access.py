@@ -167,6 +167,7 @@ NEUTRAL = {
         "op_column",
         "order_by",
         "require_existing",
+        "index",
         "resolve",
         "schema_source",
         "type",

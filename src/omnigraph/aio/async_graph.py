@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.maintain.backup.copy_report import CopyReport, Verification
     from omnigraph.maintain.settings import GraphSettings, RetentionInput
     from omnigraph.maintain.verification.report import VerifyReport
-    from omnigraph.rules.load_mode import LoadMode
+    from omnigraph.rules.load_mode import IndexTime, LoadMode
 
 
 class AsyncGraph(AsyncHandle):
@@ -234,6 +234,7 @@ class AsyncGraph(AsyncHandle):
         op_column: str | None = None,
         order_by: str | None = None,
         require_existing: bool = False,
+        index: IndexTime = "now",
     ) -> LoadReceipt:
         """Load records as one commit.
 
@@ -261,6 +262,7 @@ class AsyncGraph(AsyncHandle):
                 op_column=op_column,
                 order_by=order_by,
                 require_existing=require_existing,
+                index=index,
             )
         )
 

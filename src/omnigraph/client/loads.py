@@ -75,6 +75,7 @@ def _params(request: LoadRequest) -> dict[str, Any]:
         "csv_null": request.csv_null or None,
         "op_column": request.op_column,
         "order_by": request.order_by,
+        "index": "later" if request.index_later else None,
         "max_rejects": None if request.max_rejects is None else str(request.max_rejects),
         **{name: "true" for name, is_set in flags.items() if is_set},
     }

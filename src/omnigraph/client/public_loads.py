@@ -46,6 +46,8 @@ def send_public_load(transport: Transport, request: LoadRequest, options: Storag
             raise InvalidInput(
                 f"the server does not support `{name}`: it implements only the public contract"
             )
+    if request.index_later:
+        raise InvalidInput("the server does not support `index`: it implements only the public contract")
     if request.mode in ("patch", "delete"):
         raise InvalidInput(
             f"the server does not support mode '{request.mode}': it implements only the public contract",

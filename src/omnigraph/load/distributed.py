@@ -102,6 +102,7 @@ class DistributedLoadOptions:
     """The options of a distributed load.
 
     `named` are the tables that the input names, also those without rows. With `rules` the rows have operations.
+    With `index_later` no index segments are built.
     """
 
     mode: WriteMode
@@ -113,6 +114,7 @@ class DistributedLoadOptions:
     dry_run: bool = False
     ingress: BlobIngress = field(default_factory=BlobIngress)
     rules: OperationRules | None = None
+    index_later: bool = False
 
 
 @dataclass(frozen=True)
@@ -314,7 +316,7 @@ class DistributedLoad:
     @contextmanager
     def _open(self, transaction: Transaction, job: LoadJob, written: WrittenInput) -> Iterator[FragmentLoad]:
         assert self._local is not None
-        build = partial(self._build_segments, job)
+        build = None if self._options.index_later else partial(self._build_segments, job)
         mode, open_keys = self._options.mode, self._tasks.open_keys
         committed = committed_key_columns(self._catalog, mode, written.counts, written.generated_ids)
         keys = sum(written.counts.values()) + sum(transaction.pin(key).rows for key in committed)

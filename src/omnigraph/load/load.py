@@ -80,6 +80,7 @@ def prepare_load(
     progress: Progress | None = None,
     dry_run: bool = False,
     quarantine: Quarantine | None = None,
+    index_later: bool = False,
 ) -> Prepared[LoadResult]:
     """Check the rows of a spool against a branch and stage them.
 
@@ -87,7 +88,7 @@ def prepare_load(
     rows of a spool with operations do what each of them says, by the `rules`. A load without rows makes a commit
     too. A load that leaves all rows as they are stored makes none. A dry run checks and counts, and stages nothing.
     A constraint that fails raises before anything is staged. With `quarantine` the records that break it are left
-    out instead. The caller closes the spool after the write.
+    out instead. With `index_later` a large load is not indexed. The caller closes the spool after the write.
     """
     if transaction.base.catalog.fingerprint != spool.catalog.fingerprint:
         raise schema_changed(transaction)
@@ -101,9 +102,10 @@ def prepare_load(
             progress,
             dry_run=dry_run,
             quarantine=quarantine,
+            index_later=index_later,
         )
     result = check_and_stage(
-        _open(transaction, spool, mode),
+        _open(transaction, spool, mode, index_later=index_later),
         read,
         transaction.base.catalog,
         progress,
@@ -124,6 +126,7 @@ def _prepare_operations(
     *,
     dry_run: bool,
     quarantine: Quarantine | None,
+    index_later: bool,
 ) -> Prepared[LoadResult]:
     began = time.monotonic()
     rejected = None if quarantine is None else RejectedIds(spool.catalog, quarantine)
@@ -145,7 +148,9 @@ def _prepare_operations(
             if is_unchanged and not dry_run:
                 result: LoadResult | None = unchanged_result(read, resolved.counts, attempt)
             else:
-                opened = _open(transaction, resolved.spool, "merge", resolved.removed)
+                opened = _open(
+                    transaction, resolved.spool, "merge", resolved.removed, index_later=index_later
+                )
                 hint = partial(edge_key_hint, spool.catalog, "merge") if attempt is None else attempt.hint
                 result = check_and_stage(
                     opened, read, spool.catalog, progress, hint, dry_run=dry_run, attempt=attempt
@@ -204,7 +209,12 @@ def schema_changed(transaction: Transaction) -> Conflict:
 
 @contextmanager
 def _open(
-    transaction: Transaction, spool: Spool, mode: WriteMode, removed: Mapping[str, pa.Table] | None = None
+    transaction: Transaction,
+    spool: Spool,
+    mode: WriteMode,
+    removed: Mapping[str, pa.Table] | None = None,
+    *,
+    index_later: bool,
 ) -> Iterator[LoadStrategy]:
     # An overwrite reads all rows that it replaces.
     replaced = (transaction.pin(key).rows for key in spool.counts) if mode == "overwrite" else ()
@@ -212,7 +222,7 @@ def _open(
         # Imported here: the import of DuckDB takes longer than a small load.
         from omnigraph.load.spilling_load import open_spilling_load
 
-        with open_spilling_load(transaction, spool, mode, removed) as load:
+        with open_spilling_load(transaction, spool, mode, removed, index_later=index_later) as load:
             yield load
     else:
         yield MemoryLoad(transaction, spool, mode, removed)

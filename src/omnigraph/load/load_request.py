@@ -55,6 +55,13 @@ def check_operations(mode: str, op_column: str | None, order_by: str | None) -> 
         )
 
 
+def is_index_later(index: str) -> bool:
+    """Return whether the argument `index` leaves indexes to a later optimize."""
+    if index not in ("now", "later"):
+        raise InvalidInput(f"index: expected now or later, got '{index}'")
+    return index == "later"
+
+
 def part_operations(mode: LoadMode, op_column: str | None, order_by: str | None) -> RowOperations:
     """Return the operations of a part of a batch, whose rows always have one."""
     return RowOperations(OPERATIONS[mode], op_column, order_by)
@@ -74,7 +81,7 @@ class LoadPart:
 class LoadRequest:
     """The arguments of `Graph.load`, or with `parts` those of `Graph.batch`.
 
-    `run` is the pipeline run that makes the commit.
+    `run` is the pipeline run that makes the commit. With `index_later` the rows are indexed by a later optimize.
     """
 
     source: Any
@@ -99,6 +106,7 @@ class LoadRequest:
     op_column: str | None = None
     order_by: str | None = None
     require_existing: bool = False
+    index_later: bool = False
     parts: tuple[LoadPart, ...] = ()
 
     @property

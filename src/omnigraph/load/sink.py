@@ -106,8 +106,9 @@ class SinkRejects:
 class Sink:
     """A write in progress. Instances can be pickled, and each method may run in another process.
 
-    Indexes are built when there are at least `min_indexed_rows` rows. With `rejects`, rows that are invalid or
-    break a constraint are left out. The rows are of the type `key`, or of the types that `type_column` names.
+    Indexes are built when there are at least `min_indexed_rows` rows, and not with `index_later`. With `rejects`,
+    rows that are invalid or break a constraint are left out. The rows are of the type `key`, or of the types that
+    `type_column` names.
     """
 
     job: LoadJob
@@ -119,6 +120,7 @@ class Sink:
     rejects: SinkRejects | None = None
     operations: RowOperations | None = None
     type_column: str | None = None
+    index_later: bool = False
 
     def stage(self, number: int, batches: Iterable[pa.RecordBatch]) -> SinkPart:
         """Check and write the rows of one part. Errors are in the part, and `commit` raises them.
@@ -155,6 +157,7 @@ class Sink:
                 ingress=self.job.ingress,
                 quarantine=None if self.rejects is None else Quarantine(log, self.rejects.limit),
                 rules=self.job.rules,
+                index_later=self.index_later,
             )
             try:
                 with DistributedLoad(tasks, self.job.scratch, self.job.catalog, options) as load:
@@ -389,4 +392,5 @@ def _sink(
         rejects,
         operations,
         options.type_column,
+        options.index_later,
     )

@@ -33,3 +33,4 @@ class SinkOptions:
     external_blobs: ExternalBlobPolicy = field(default_factory=ExternalBlobPolicy)
     rejects: str | None = None
     max_rejects: str | None = None
+    index_later: bool = False

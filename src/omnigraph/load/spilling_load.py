@@ -23,18 +23,24 @@ from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.sources.row_batch import PLACE, SOURCE
+from omnigraph.store.tables.tables import StagedTable
 
 _NONE: Positions = np.empty(0, np.int64)
 
 
 @contextmanager
 def open_spilling_load(
-    transaction: Transaction, spool: Spool, mode: WriteMode, removed: Mapping[str, pa.Table] | None = None
+    transaction: Transaction,
+    spool: Spool,
+    mode: WriteMode,
+    removed: Mapping[str, pa.Table] | None = None,
+    *,
+    index_later: bool = False,
 ) -> Iterator[SpillingLoad]:
     """Open a load with its key tables in the directory of the spool; they are deleted when the context ends."""
     limits = DatabaseLimits(memory=f"{spool.limits.memory}B")
     with Workspace(spool.directory(), limits) as workspace:
-        yield SpillingLoad(transaction, spool, mode, workspace, removed)
+        yield SpillingLoad(transaction, spool, mode, workspace, removed, index_later=index_later)
 
 
 class SpillingLoad(KeyCheckedLoad):
@@ -47,11 +53,14 @@ class SpillingLoad(KeyCheckedLoad):
         mode: WriteMode,
         workspace: Workspace,
         removed: Mapping[str, pa.Table] | None = None,
+        *,
+        index_later: bool = False,
     ) -> None:
         # The ids of resolved rows are not generated: rows with operations may repeat an id.
         generated = spool.generated_ids if removed is None else frozenset()
         super().__init__(transaction, mode, workspace, list(spool.counts), generated, removed)
         self._workspace = workspace
+        self._index_later = index_later
         self._spool = spool
         self._sources = spool.sources
         self._superseded = {key: self._find_superseded(table) for key, table in self._loaded.items()}
@@ -123,10 +132,16 @@ class SpillingLoad(KeyCheckedLoad):
             return affected
         if self._mode == "overwrite":
             if pin.rows + inserted:
-                self._write_indexed(table, tables.stage_overwrite(pin, self._stored_rows(table), schema))
+                self._write(table, tables.stage_overwrite(pin, self._stored_rows(table), schema))
         elif inserted or len(replaced):
-            self._write_indexed(table, tables.stage_rows(pin, self._stored_rows(table), schema, replaced))
+            self._write(table, tables.stage_rows(pin, self._stored_rows(table), schema, replaced))
         return affected
+
+    def _write(self, table: Table, staged: StagedTable) -> None:
+        if self._index_later:
+            self._transaction.write(table.key, staged)
+        else:
+            self._write_indexed(table, staged)
 
     def _stored_rows(self, table: Table) -> Iterator[pa.RecordBatch]:
         left_out = self._excluded(table.key)

@@ -99,7 +99,7 @@ class FragmentLoad(KeyCheckedLoad):
         mode: WriteMode,
         keys: KeyTables,
         written: WrittenInput,
-        build_segments: BuildSegments,
+        build_segments: BuildSegments | None,
     ) -> None:
         super().__init__(
             transaction, mode, keys, list(written.counts), written.generated_ids, written.removed
@@ -179,6 +179,8 @@ class FragmentLoad(KeyCheckedLoad):
 
     def _stage_indexes(self) -> None:
         """Index the ids and endpoints of every table with new rows, all of them in parallel."""
+        if self._build_segments is None:
+            return
         tasks = [
             (table.key, IndexTask(self._transaction.pin(table.key), column, group))
             for table in self._loaded.values()
@@ -252,7 +254,7 @@ class LocallyCheckedLoad(FragmentLoad):
         mode: WriteMode,
         keys: Workspace,
         written: WrittenInput,
-        build_segments: BuildSegments,
+        build_segments: BuildSegments | None,
     ) -> None:
         super().__init__(transaction, mode, keys, written, build_segments)
         self._workspace = keys
@@ -277,7 +279,7 @@ class TaskCheckedLoad(FragmentLoad):
         mode: WriteMode,
         keys: TaskKeys,
         written: WrittenInput,
-        build_segments: BuildSegments,
+        build_segments: BuildSegments | None,
     ) -> None:
         super().__init__(transaction, mode, keys, written, build_segments)
         self._task_keys = keys

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from omnigraph.rules.load_mode import IndexTime
+
 FileFormat: TypeAlias = Literal["csv", "json", "ndjson", "parquet", "orc", "arrow"]
 TargetMode: TypeAlias = Literal["append", "merge", "patch", "delete", "overwrite"]
 FailedRows: TypeAlias = Literal["fail", "quarantine", "drop"]
@@ -220,5 +222,6 @@ class Definition(Section):
     nodes: dict[str, NodeTarget] = {}
     edges: dict[str, EdgeTarget] = {}
     quarantine: Quarantine | None = None
+    index: IndexTime = "now"
     audits: list[Audit] = []
     tests: dict[str, TestCase] = {}

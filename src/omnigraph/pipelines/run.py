@@ -273,6 +273,7 @@ class _Run:
                     rejects=self._rejects_folder(),
                     message=self._message("rows"),
                     run=self._run,
+                    index_later=pipeline.definition.index == "later",
                 )
             )
         for name, rules in receipt.rejected_by_rule.items():

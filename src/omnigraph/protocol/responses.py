@@ -306,7 +306,8 @@ class GraphBatchLoadOutput(ResponseModel):
     """Result of a load. `nodes` and `edges` list the types in the input, sorted by name.
 
     A load with operations has the rows inserted, updated and deleted per type in `affected`, and the input rows
-    that were superseded, unchanged or absent in `skipped`.
+    that were superseded, unchanged or absent in `skipped`. `unindexed` counts the rows per type that the next
+    optimize indexes.
     """
 
     branch: str
@@ -321,6 +322,7 @@ class GraphBatchLoadOutput(ResponseModel):
     warnings: LoadWarningsOutput | None = None
     affected: dict[str, dict[str, int]] | None = None
     skipped: dict[str, dict[str, int]] | None = None
+    unindexed: dict[str, int] | None = None
 
 
 class IngestOutput(GraphBatchLoadOutput):

@@ -88,7 +88,8 @@ def load_body(receipt: LoadReceipt, uri: str | None, base: str | None, actor: st
     """Return the body of the result of a load.
 
     Without `uri` that member is left out. `warnings` is present if a permissive load stored values as null or
-    dropped fields; `affected` and `skipped` are present for a load with operations.
+    dropped fields; `affected` and `skipped` are present for a load with operations, `unindexed` for one that
+    leaves indexes to the next optimize.
     """
     return {
         **({} if uri is None else {"uri": uri}),
@@ -103,6 +104,7 @@ def load_body(receipt: LoadReceipt, uri: str | None, base: str | None, actor: st
         "commit": None if receipt.commit is None else commit_body(receipt.commit),
         **({"warnings": warnings_body(receipt.warnings)} if receipt.warnings.total else {}),
         **_operation_counts(receipt),
+        **({"unindexed": dict(receipt.unindexed)} if receipt.unindexed else {}),
     }
 
 

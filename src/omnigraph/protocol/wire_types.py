@@ -18,6 +18,7 @@ BlobEntityKind = TypeAliasType("BlobEntityKind", Kind)
 EntityKindOutput = TypeAliasType("EntityKindOutput", Kind)
 ChangeOpOutput = TypeAliasType("ChangeOpOutput", Op)
 LoadMode = TypeAliasType("LoadMode", load_mode.LoadMode)
+IndexTime = TypeAliasType("IndexTime", load_mode.IndexTime)
 MergeConflictKindOutput = TypeAliasType("MergeConflictKindOutput", ConflictKind)
 BranchMergeOutcome = TypeAliasType(
     "BranchMergeOutcome", Literal["already_up_to_date", "fast_forward", "merged"]

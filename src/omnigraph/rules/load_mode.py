@@ -1,4 +1,4 @@
-"""Load modes: append, merge, patch, delete and overwrite."""
+"""The arguments of a load that are one of a few words."""
 
 from __future__ import annotations
 
@@ -8,3 +8,5 @@ LoadMode: TypeAlias = Literal["append", "merge", "patch", "delete", "overwrite"]
 LOAD_MODES: tuple[LoadMode, ...] = get_args(LoadMode)
 # How the final rows of a load enter their tables. Patches and deletes are resolved to final rows first.
 WriteMode: TypeAlias = Literal["append", "merge", "overwrite"]
+# When a large load is indexed: in its commit, or by the next optimize.
+IndexTime: TypeAlias = Literal["now", "later"]

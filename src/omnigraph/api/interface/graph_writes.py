@@ -16,8 +16,8 @@ from omnigraph.api.results.merges import Merged, MergeRequest, Resolve
 from omnigraph.engine.engine_choice import Engine
 from omnigraph.graph.argument_checks import check_text, require_text
 from omnigraph.graph.progress import Progress
-from omnigraph.load.load_request import LoadRequest, Rejects
-from omnigraph.rules.load_mode import LoadMode
+from omnigraph.load.load_request import LoadRequest, Rejects, is_index_later
+from omnigraph.rules.load_mode import IndexTime, LoadMode
 
 if TYPE_CHECKING:
     from omnigraph.api.results.receipts import Receipt
@@ -84,6 +84,7 @@ class GraphWrites(ABC):
         op_column: str | None = None,
         order_by: str | None = None,
         require_existing: bool = False,
+        index: IndexTime = "now",
     ) -> LoadReceipt:
         """Load records as one commit.
 
@@ -124,6 +125,10 @@ class GraphWrites(ABC):
         active session is used, or a new one on this machine. Both engines commit the same rows and raise the same
         errors.
 
+        A large load indexes its ids and endpoints in the same commit. With ``index="later"`` the next `optimize` or
+        background upkeep, does that. The load is faster, and until then reads scan the rows that no index covers.
+        `LoadReceipt.unindexed` counts them.
+
         With `dry_run` the input is read and validated, nothing is committed, and the receipt has the counts.
 
         >>> import omnigraph as og
@@ -159,6 +164,7 @@ class GraphWrites(ABC):
             op_column=check_text("op_column", op_column),
             order_by=check_text("order_by", order_by),
             require_existing=require_existing,
+            index_later=is_index_later(index),
         )
         check_load(request)
         return self._load(request)
@@ -178,6 +184,7 @@ class GraphWrites(ABC):
         spark: Any = None,
         dry_run: bool = False,
         require_existing: bool = False,
+        index: IndexTime = "now",
     ) -> Batch:
         """Return a context in which rows of many types are changed and committed once, at its end.
 
@@ -211,6 +218,7 @@ class GraphWrites(ABC):
             spark=spark,
             dry_run=dry_run,
             require_existing=require_existing,
+            index_later=is_index_later(index),
         )
         check_load(request)
         return Batch(request, self._load)

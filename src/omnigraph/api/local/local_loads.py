@@ -94,7 +94,17 @@ def run_load(repository: Repository, request: LoadRequest, authorizer: Authorize
         skipped=by_type_name(result.skipped),
         rejected_by_rule=rejected_by_rule,
         rejects=None if target is None else target.location,
+        unindexed=_unindexed(request, result) if receipt is not None else {},
     )
+
+
+def _unindexed(request: LoadRequest, result: LoadResult) -> dict[str, int]:
+    """Return the rows per type that no index covers, for a load that leaves indexes to the next optimize."""
+    if not request.index_later:
+        return {}
+    affected = by_type_name(result.affected)
+    rows = {name: counts["inserted"] + counts["updated"] for name, counts in affected.items()}
+    return {name: count for name, count in rows.items() if count}
 
 
 def _deliver(target: RejectTarget, receipt: PublishReceipt | None) -> None:
@@ -161,6 +171,7 @@ def _load_locally(
             progress=request.progress,
             dry_run=request.dry_run,
             quarantine=quarantine,
+            index_later=request.index_later,
         )
         return repository.write(request.base, write, prepare if target is None else target.writing(prepare))
 

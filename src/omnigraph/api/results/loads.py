@@ -32,6 +32,7 @@ class LoadReceipt:
     load stored as null, and the fields that it dropped. `skipped` counts the input rows without an effect per type,
     for a load that patches, deletes, or has an operation or order column: ``superseded`` by a newer row of the same
     key, ``unchanged`` because the same values are stored, ``absent`` because there is no row to delete.
+    `unindexed` counts the rows per type that a load with ``index="later"`` leaves to the next optimize.
     """
 
     commit: Commit | None
@@ -52,6 +53,7 @@ class LoadReceipt:
     skipped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     rejected_by_rule: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     rejects: str | None = None
+    unindexed: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -80,6 +82,7 @@ class LoadReceipt:
             "nulled": self.warnings.nulled,
             "dropped": self.warnings.dropped,
             "bytes": self.bytes,
+            "unindexed": dict(self.unindexed),
             "seconds": {**seconds, "total": round(sum(self.seconds.values()), 3)},
         }
 

@@ -46,6 +46,7 @@ _PRINTED_WARNINGS = 10
 
 Mode: TypeAlias = Literal["overwrite", "append", "merge", "patch", "delete"]
 IngestMode: TypeAlias = Literal["overwrite", "append", "merge"]
+IndexTime: TypeAlias = Literal["now", "later"]
 
 # TYPE=FILE. Type names start with a capital letter; a file with such a name can be passed as ``./Name=...``.
 _TYPED_FILE = re.compile(r"((?:node:|edge:)?[A-Z]\w*)=(.+)", re.DOTALL)
@@ -149,6 +150,10 @@ def load(
     require_existing: Annotated[
         bool, typer.Option("--require-existing", help="Refuse a delete of a row that does not exist.")
     ] = False,
+    index: Annotated[
+        IndexTime,
+        typer.Option("--index", help="Index the rows of a large load now, or later by the next optimize."),
+    ] = "now",
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Read and check the input and print the result; commit nothing."),
@@ -182,6 +187,7 @@ def load(
     }
     options |= {"mapping": mapping, "csv_null": null}
     options |= {"op_column": op_column, "order_by": order_by, "require_existing": require_existing}
+    options |= {"index": index}
     job = LoadJob(target, source, mode, branch, from_, durability, options, external_blobs)
     receipt, document = _run(job, silent=json)
     if from_ is None:
@@ -208,6 +214,10 @@ def load(
     for name in receipt.skipped:
         counts = {**receipt.affected.get(name, {}), **receipt.skipped[name]}
         print_line(f"  {name}: " + ", ".join(f"{number} {word}" for word, number in counts.items() if number))
+    if receipt.unindexed:
+        print_line(
+            f"{count(sum(receipt.unindexed.values()), 'row')} without an index until the next optimize"
+        )
     if receipt.branch_created:
         print_line(f"branch {document['branch']} created from {from_}")
     if report:

@@ -21,7 +21,7 @@ from omnigraph.protocol import responses
 from omnigraph.protocol.codec import EXACT, NDJSON, encode, encode_error
 from omnigraph.protocol.requests import BranchName
 from omnigraph.protocol.result_bodies import load_body
-from omnigraph.protocol.wire_types import LoadMode
+from omnigraph.protocol.wire_types import IndexTime, LoadMode
 from omnigraph.server.http.error_responses import CODES, render_error
 from omnigraph.server.http.request_body import BATCH_BYTES, read_limited
 from omnigraph.server.http.request_context import Context, RequestContext
@@ -81,6 +81,9 @@ class LoadOptions(BaseModel):
     op_column: str | None = Field(None, description="Column or field with the operation of each row.")
     order_by: str | None = Field(None, description="Column or field with the order of the rows of one key.")
     require_existing: bool = Field(False, description="Refuse a delete of a row that does not exist.")
+    index: IndexTime = Field(
+        "now", description="When the rows are indexed: with the load, or `later` by the next optimize."
+    )
     rejects: bool = Field(
         False,
         description="Leave out records that are invalid or break a constraint, and report them, one JSON object per"
@@ -185,6 +188,7 @@ def _load_upload(
             op_column=options.op_column,
             order_by=options.order_by,
             require_existing=options.require_existing,
+            index=options.index,
         )
 
 

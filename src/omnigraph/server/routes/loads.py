@@ -19,7 +19,7 @@ from omnigraph.protocol import responses
 from omnigraph.protocol.codec import LOAD_WARNINGS, NDJSON
 from omnigraph.protocol.requests import BranchName, IngestRequest
 from omnigraph.protocol.result_bodies import load_body
-from omnigraph.protocol.wire_types import LoadMode
+from omnigraph.protocol.wire_types import IndexTime, LoadMode
 from omnigraph.server.http.error_responses import HttpError
 from omnigraph.server.http.request_body import BATCH_BYTES, BATCH_RESOURCE, read_limited
 from omnigraph.server.http.request_context import Context, RequestContext
@@ -78,12 +78,14 @@ async def load_ndjson(
     order_by: str | None = None,
     *,
     require_existing: bool = False,
+    index: IndexTime = "now",
 ) -> Response:
     """Load records from an NDJSON body. The body is read only after authorization.
 
     `op_column` and `order_by` name fields of the records with their operation and their order.
     """
-    operations = {"op_column": op_column, "order_by": order_by, "require_existing": require_existing}
+    options = {"op_column": op_column, "order_by": order_by, "require_existing": require_existing}
+    options |= {"index": index}
     reject_if_commit_header(context.request)
     media_type = context.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     await authorize_load(context, branch, from_)
@@ -98,7 +100,7 @@ async def load_ndjson(
         file.seek(0)
         source = cast(IO[bytes], file)
         return await context.write_admitted(
-            lambda graph: _load(graph, source, branch, from_, mode, permissive=False, **operations),
+            lambda graph: _load(graph, source, branch, from_, mode, permissive=False, **options),
             lambda receipt: load_body(receipt, None, from_, context.actor),
         )
 

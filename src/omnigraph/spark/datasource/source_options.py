@@ -7,7 +7,7 @@ from typing import Final
 
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import did_you_mean
-from omnigraph.load.load_request import check_operations
+from omnigraph.load.load_request import check_operations, is_index_later
 from omnigraph.load.sink_options import SinkOptions
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.rules.load_mode import LOAD_MODES, LoadMode
@@ -17,7 +17,7 @@ STORAGE_PREFIX: Final = "storage."
 # Spark passes the argument of `load` and `save` as `path`.
 _GRAPH: Final = ("uri", "path", "type", "branch")
 READ_OPTIONS: Final = (*_GRAPH, "commit", "snapshot", "timestamp", "columns", "where", "rowsPerPartition")
-_ROWS: Final = ("typeColumn", "opColumn", "orderBy", "requireExisting")
+_ROWS: Final = ("typeColumn", "opColumn", "orderBy", "requireExisting", "index")
 _REJECTS: Final = ("rejects", "maxRejects")
 _WRITE: Final = (*_GRAPH, "createFrom", "mode", "message", "actor", "externalBlobs", *_REJECTS, *_ROWS)
 WRITE_OPTIONS: Final = (*_WRITE, "ifCommit", "idempotencyKey")
@@ -142,6 +142,7 @@ def _write_options(values: Mapping[str, str], mode: LoadMode) -> SinkOptions:
         external_blobs=_external_blobs(values.get("externalblobs", "")),
         rejects=values.get("rejects"),
         max_rejects=values.get("maxrejects"),
+        index_later=is_index_later(values.get("index", "now").strip().lower()),
     )
 
 

@@ -86,6 +86,7 @@ def load_on_spark(
         dry_run=request.dry_run,
         ingress=BlobIngress(request.external_blobs, dict(options)),
         rules=request.rules,
+        index_later=request.index_later,
     )
     scratch = ScratchFolder(repository.location.uri, options)
     with DistributedLoad(tasks, scratch, catalog, load_options) as load:
