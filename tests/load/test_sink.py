@@ -284,6 +284,77 @@ def test_columns_are_refused_before_anything_is_made(
     assert list(graph.branches()) == ["main"]
 
 
+@pytest.mark.parametrize(
+    ("given", "names", "message"),
+    [
+        (
+            {"opColumn": "op"},
+            ["name"],
+            "missing column 'op', which has the operation or the order of the rows",
+        ),
+        (
+            {"opColumn": "op", "orderBy": "seq"},
+            ["name", "op"],
+            "missing column 'seq', which has the operation",
+        ),
+        ({"opColumn": "op"}, ["age", "op"], "missing column 'name' of the key of 'node:Person'"),
+        ({"mode": "patch"}, ["age"], "missing column 'name' of the key of 'node:Person'"),
+        ({"mode": "delete"}, ["age"], "missing column 'name' of the key of 'node:Person'"),
+        (
+            {"type": "", "typeColumn": "kind"},
+            ["name"],
+            "missing column 'kind', which has the type of each row",
+        ),
+        (
+            {"type": "", "typeColumn": "kind", "opColumn": "op"},
+            ["kind", "name"],
+            "'op', which has the operation",
+        ),
+        (
+            {"type": "", "typeColumn": "kind", "opColumn": "op", "orderBy": "seq"},
+            ["kind", "name", "op"],
+            "'seq', which has the order",
+        ),
+    ],
+)
+def test_write_of_operations_without_their_columns_is_refused_before_anything_is_made(
+    graph: Repository, tmp_path: Path, given: dict[str, str], names: list[str], message: str
+) -> None:
+    options = {"uri": graph.location.uri, "type": "Person", "mode": "merge", **given}
+    files = found_files(tmp_path)
+    for begin, read in ((open_sink, write_options), (open_stream, stream_options)):
+        with pytest.raises(InvalidInput, match=message):
+            begin(read(options, overwrite=False), names)
+    assert found_files(tmp_path) == files
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"name": "a", "op": "X", "seq": 1}, """row 1: column 'op': unknown operation "X\""""),
+        ({"name": "a", "op": None, "seq": 1}, "row 1: column 'op': unknown operation null"),
+        ({"name": "a", "op": "U", "seq": None}, "column 'seq' orders the rows: expected a number"),
+        ({"name": None, "op": "D", "seq": 1}, "row 1: node Person is missing a non-null @key value"),
+    ],
+)
+def test_write_with_an_unknown_operation_or_no_order_is_refused_by_the_commit(
+    graph: Repository, row: Row, message: str
+) -> None:
+    options = {
+        "uri": graph.location.uri,
+        "type": "Person",
+        "mode": "merge",
+        "opColumn": "op",
+        "orderBy": "seq",
+    }
+    sink = open_sink(write_options(options, overwrite=False), list(row))
+    schema = pa.schema([("name", pa.string()), ("op", pa.string()), ("seq", pa.int64())])
+    part = sink.stage(0, [pa.RecordBatch.from_pylist([row], schema)])
+    with pytest.raises(InvalidInput) as refused:
+        sink.commit([part])
+    assert message in str(refused.value)
+
+
 def test_a_branch_that_is_not_where_it_should_be_is_refused_at_once(
     graph: Repository, tmp_path: Path
 ) -> None:
@@ -431,6 +502,11 @@ def refusals() -> Iterator[tuple[Any, dict[str, str], bool, str]]:
         yield read, {"uri": "g", "type": "P", "columns": "x"}, False, "unknown option 'columns'"
         yield read, {"uri": "g", "type": "P", "mode": "upsert"}, False, "append, merge"
         yield read, {"uri": "memory://x", "type": "P"}, False, "is in the memory of one process"
+        yield read, {"uri": "g", "type": "P", "opColumn": "op"}, False, "does not apply to mode 'append'"
+        yield read, {"uri": "g", "type": "P", "orderBy": "at"}, False, "does not apply to mode 'append'"
+        yield read, {"uri": "g", "type": "P", "typeColumn": "t"}, False, "the type is specified twice"
+        yield read, {"uri": "g", "type": "P", "requireExisting": "yes"}, False, "expected true or false"
+        yield read, {"uri": "g", "type": "P", "index": "soon"}, False, "expected now or later, got 'soon'"
     yield write_options, {"uri": "g", "type": "P", "mode": "merge"}, True, "the Spark mode is overwrite"
     yield write_options, {"uri": "g", "type": "P", "mode": "overwrite"}, False, "the Spark mode is append"
     yield write_options, {"uri": "g", "type": "P", "checkpointLocation": "c"}, False, "unknown option"

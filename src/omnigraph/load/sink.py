@@ -327,8 +327,11 @@ def _prepare_branch(
         # The table has no rows: only the columns are checked, before any part is staged.
         for _ in read_table(key, columns, catalog, source=f"DataFrame of {key}", mapping=mapping):
             continue
-    elif options.type_column not in names:
-        raise InvalidInput(f"missing column '{options.type_column}', which has the type of each row")
+    else:
+        meanings = {options.type_column: "type", options.op_column: "operation", options.order_by: "order"}
+        for name, meaning in meanings.items():
+            if name is not None and name not in names:
+                raise InvalidInput(f"missing column '{name}', which has the {meaning} of each row")
     if missing:
         repository.create_branch(options.branch, source, actor=options.actor)
     return key

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.columns import ENDPOINT_COLUMNS, logical_schema
+from omnigraph.catalog.columns import ENDPOINT_COLUMNS, ENDPOINT_NAMES, logical_schema
 from omnigraph.catalog.key_arrays import derive_ids
 from omnigraph.catalog.keys import TypeKey, missing_key
 from omnigraph.errors import ErrorLocation, InvalidInput, NotFound
@@ -109,6 +109,21 @@ class TableReader:
         """Raise `InvalidInput` for missing required columns and for unknown columns."""
         with self._located():
             self.mapper.check_names(names, self.converter.required)
+            self._check_identity(names)
+
+    def _check_identity(self, names: Sequence[str]) -> None:
+        """Raise `InvalidInput` if no column identifies the rows that patches and deletes refer to."""
+        operations, key = self.mapper.mapping.operations, self.converter.key
+        own = {column.name for column in self.mapper.own}
+        if operations is None or not operations.is_partial or key is None or "id" not in own - {*names}:
+            return
+        given = {*names, *(name for name, other in ENDPOINT_NAMES.items() if other in names)}
+        missing = next((item.name for item in key.columns if item.name in own - given), None)
+        if missing is not None:
+            raise InvalidInput(
+                f"missing column '{missing}' of the key of '{self.converter.table.key}'",
+                hint="patches and deletes need the columns of the key, or the column 'id'",
+            )
 
     @contextmanager
     def _located(self) -> Iterator[None]:
