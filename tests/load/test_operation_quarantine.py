@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.errors import ConstraintViolation
 from omnigraph.graph.repository import Repository
-from omnigraph.load import operation_staging
+from omnigraph.load import key_lookups, operation_staging
 from omnigraph.load.quarantine import Quarantine
 from omnigraph.load.reject_log import RejectLog
 from omnigraph.sources.row_operations import Operation
@@ -101,6 +101,7 @@ histories = st.booleans().flatmap(
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operation_staging, "_PART_ROWS", 2)
+    monkeypatch.setattr(key_lookups, "MIN_ROWS_PER_VALUE", 0)
 
 
 @pytest.mark.usefixtures("small_parts")

@@ -20,7 +20,7 @@ from omnigraph.errors import ConstraintViolation
 from omnigraph.graph.recovery.scratch_files import ScratchFolder
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.write_request import WriteRequest
-from omnigraph.load import operation_staging
+from omnigraph.load import key_lookups, operation_staging
 from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks, staged_splits
 from omnigraph.load.load import prepare_load
 from omnigraph.load.operation_rules import OperationRules
@@ -29,8 +29,9 @@ from omnigraph.load.spool import LoadLimits, Spool
 from omnigraph.sources.readers import open_source
 from omnigraph.sources.row_operations import Operation, RowOperations
 from omnigraph.sources.splits import plan_splits
+from tests.catalog.test_identity import catalog_of
 from tests.load.histories import Change, Refused, changes, exact, replay
-from tests.load.loads import BULK, SMALL, image
+from tests.load.loads import BULK, SMALL, image, load
 from tests.rules.naive import CATALOG
 from tests.rules.states import Image
 from tests.spark.loads import backwards_and_twice
@@ -138,6 +139,8 @@ histories = st.booleans().flatmap(
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operation_staging, "_PART_ROWS", 2)
+    # Committed keys are looked up, as for a small load into a large table.
+    monkeypatch.setattr(key_lookups, "MIN_ROWS_PER_VALUE", 0)
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -157,6 +160,35 @@ def test_long_history_of_changes_in_every_engine_equals_a_replay(
     graph: Repository, tmp_path: Path, history: tuple[bool, list[list[Change]]]
 ) -> None:
     check_history(graph, tmp_path, history[1], is_patch=history[0])
+
+
+def test_small_load_into_a_large_table_checks_all_edges_of_its_sources(
+    tmp_path: Path,
+) -> None:
+    catalog = catalog_of("node P { n: I32? }\nedge K: P -> P @card(1..2) { n: I32? }")
+    graph = Repository.init(str(tmp_path / "graph"), catalog, durability="os")
+    rows = [{"id": f"p{n}"} for n in range(300)]
+    stored = [{"id": f"k{n}", "src": f"p{n}", "dst": f"p{n + 1}"} for n in range(200)]
+    stored += [{"id": f"m{n}", "src": f"p{n}", "dst": f"p{n + 2}"} for n in range(200)]
+    load(graph, {"node:P": rows, "edge:K": stored}, "append")
+    file = tmp_path / "small.jsonl"
+
+    def changed(*items: Change) -> Any:
+        file.write_text("".join(f"{json.dumps(item.record())}\n" for item in items))
+        load_in_tasks(graph, file, Operation.REPLACE, "main")
+
+    def edge(id_: str, src: str, dst: str) -> Change:
+        return Change("edge:K", "U", 1, {"id": id_, "src": src, "dst": dst})
+
+    with pytest.raises(ConstraintViolation, match=r"source 'p7' has 3 edges \(max 2\)"):
+        changed(edge("new", "p7", "p1"))
+    with pytest.raises(ConstraintViolation, match="dst 'nobody' not found in P"):
+        changed(edge("k7", "p7", "nobody"))
+    with pytest.raises(ConstraintViolation, match="has 0 edges"):
+        changed(Change("edge:K", "D", 1, {"id": "k7"}), Change("edge:K", "D", 1, {"id": "m7"}))
+    changed(edge("k7", "p7", "p200"), edge("new", "p250", "p1"))
+    found = state(graph, "main")["edge:K"]
+    assert (found["k7"]["dst"], found["new"]["src"], len(found)) == ("p200", "p250", 401)
 
 
 # --- through the API ----------------------------------------------------------------------------------------

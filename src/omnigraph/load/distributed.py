@@ -24,6 +24,7 @@ from omnigraph.graph.recovery.scratch_files import ScratchFolder
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
+from omnigraph.load.key_lookups import looked_up_tables
 from omnigraph.load.keys import committed_key_columns
 from omnigraph.load.load import (
     LoadInput,
@@ -319,7 +320,15 @@ class DistributedLoad:
         build = None if self._options.index_later else partial(self._build_segments, job)
         mode, open_keys = self._options.mode, self._tasks.open_keys
         committed = committed_key_columns(self._catalog, mode, written.counts, written.generated_ids)
-        keys = sum(written.counts.values()) + sum(transaction.pin(key).rows for key in committed)
+        found = looked_up_tables(
+            self._catalog,
+            mode,
+            written.counts,
+            written.generated_ids,
+            lambda key: transaction.base.pin(key).rows,
+        )
+        scanned = sum(transaction.base.pin(key).rows for key in committed if key not in found)
+        keys = sum(written.counts.values()) + scanned
         if open_keys is not None and keys > MAX_LOCAL_KEYS:
             with open_keys() as tables:
                 yield TaskCheckedLoad(transaction, mode, tables, written, build)

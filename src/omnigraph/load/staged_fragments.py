@@ -15,13 +15,20 @@ import pyarrow as pa
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import INDEXED_COLUMNS, logical_schema
-from omnigraph.engine.committed_rows import physical_columns
+from omnigraph.engine.committed_rows import CommittedRows, physical_columns
 from omnigraph.engine.duckdb import Workspace
 from omnigraph.graph.recovery.scratch_files import ScratchFolder
 from omnigraph.graph.transaction import Transaction
 from omnigraph.load.key_checks import KeyCheckedLoad, KeyTables
+from omnigraph.load.key_lookups import find_committed_keys, looked_up_tables
 from omnigraph.load.key_readers import CommittedKeyReader, KeyFileReader, group_by_rows
-from omnigraph.load.keys import empty_committed_keys, empty_keys, key_columns
+from omnigraph.load.keys import (
+    committed_key_rows,
+    empty_committed_keys,
+    empty_keys,
+    key_columns,
+    without_ids,
+)
 from omnigraph.load.load_strategy import Positions, RecordOrigin
 from omnigraph.load.split_staging import SPLIT_SHIFT, IndexTask, SplitReport, WrittenTable
 from omnigraph.rules import set_queries as queries
@@ -258,7 +265,41 @@ class LocallyCheckedLoad(FragmentLoad):
     ) -> None:
         super().__init__(transaction, mode, keys, written, build_segments)
         self._workspace = keys
+        pin = transaction.base.pin
+        self._looked_up = looked_up_tables(
+            self._catalog, mode, written.counts, self._generated_ids, lambda key: pin(key).rows
+        )
         self._fill_keys()
+
+    def _fill_committed_table(self, table: Table, columns: Sequence[str]) -> None:
+        if table.key not in self._looked_up:
+            super()._fill_committed_table(table, columns)
+            return
+        vacated = self._vacated_sources(table) if table.key in (self._removed or {}) else None
+        rows = find_committed_keys(
+            self._catalog,
+            CommittedRows(self._transaction.base, self._transaction.read),
+            table.key,
+            list(columns),
+            self._input_values,
+            self._loaded,
+            None if vacated is None else vacated.column("src"),
+        )
+        removed = self._removed_ids(table)
+        keys = (
+            without_ids(committed_key_rows(table, columns, batch), removed) for batch in rows.to_batches()
+        )
+        self._keys.append(
+            queries.committed_keys(table.id), chain([empty_committed_keys(table, columns)], keys)
+        )
+
+    def _input_values(self, key: str, name: str) -> pa.Array:
+        """Return the values of a column of all records of a table, also of superseded ones."""
+        table = self._loaded[key]
+        has_input = self._supersedes(table) and any(item.keys for item in self._written.written(key))
+        keys = queries.input_keys(table.id) if has_input else queries.new_keys(table.id)
+        found = self._query_column(queries.distinct_values(keys, name))
+        return pa.array(found.astype(object), pa.string())
 
     def _fill_from_files(self, table: Table, name: str, files: Sequence[tuple[str, int]]) -> None:
         # Local files are read in place, others are copied into the database.

@@ -130,6 +130,11 @@ def count_replaced(table: int) -> Select:
     return select(counted).from_(_committed(table)).where(_has(new_keys(table), column("id", "a")))
 
 
+def distinct_values(keys: str, name: str) -> Select:
+    """Select the distinct values of a column of a key table."""
+    return select(column(name)).distinct().from_(table_(keys))
+
+
 def origins(table: int, ids: Iterable[str]) -> Select:
     """Select the places and sources of the records with these ids, in input order."""
     wanted = exp.In(this=column("id"), expressions=[exp.Literal.string(item) for item in ids])
