@@ -308,7 +308,7 @@ def test_optimize_of_a_small_table_builds_no_vector_index() -> None:
         done = next(item for item in graph.optimize().datasets if item.type_key == "node:Doc")
         assert [name for name, _ in done.pending_indexes] == ["v"]
         assert vector_indexes(graph) == {}
-        assert explain(graph) == "search exactly: the property has no index"
+        assert explain(graph) == "search exactly: at most 10,000 candidates"
 
 
 def test_optimize_of_a_table_with_few_vectors_reports_the_index_as_pending() -> None:

@@ -35,6 +35,7 @@ DEFAULT_REFINE: Final[dict[VectorIndexKind, int]] = {"ivf_rq": 5, "ivf_pq": 20, 
 MAX_EXACT_ROWS: Final = 10_000
 # The index is asked for at least so many neighbours.
 _MIN_NEIGHBOURS: Final = 50
+_FEW_CANDIDATES: Final = f"at most {MAX_EXACT_ROWS:,} candidates"
 # One more partition is searched for so many neighbours.
 _NEIGHBOURS_PER_PARTITION: Final = 512
 # Neighbours that the index is asked for beyond the expected number, when only some rows are candidates.
@@ -121,6 +122,8 @@ class VectorSearch:
         """Return how so many candidates are searched."""
         if self.settings.exact:
             return SearchPath(None, "the option `exact`")
+        if candidates <= MAX_EXACT_ROWS:
+            return SearchPath(None, _FEW_CANDIDATES)
         indexes = self.table.cache.get_or_build(
             ("vector index", self.table.pin.path, self.table.layout.physical(self.name)),
             self.table.pin.version,
@@ -135,8 +138,8 @@ class VectorSearch:
         covered = sum(item.rows for item in self.table.fragments() if item.id in index.fragments)
         if not self.table.snapshot.tables.indexes.is_intact(self.table.pin.path, self.table.pin.version):
             return SearchPath(None, "an index of the table is damaged")
-        if candidates <= MAX_EXACT_ROWS or covered * candidates <= MAX_EXACT_ROWS * rows:
-            return SearchPath(None, f"at most {MAX_EXACT_ROWS:,} candidates")
+        if covered * candidates <= MAX_EXACT_ROWS * rows:
+            return SearchPath(None, f"the index covers about {covered * candidates // rows:,} candidates")
         if not _is_searchable(self.query, self.metric):
             return SearchPath(None, "the query vector is too long or too short for an index")
         return SearchPath(index, f"more than {MAX_EXACT_ROWS:,} candidates", rows - covered)
