@@ -90,7 +90,7 @@ def lineage(parents: list[tuple[int | None, int | None]], times: list[int]) -> L
         merged = None if second is None else commits[second].id
         commits.append(replace(made, merged_parent=merged, created_at=created_at))
     head = head_of(manifest, manifest.view)
-    manifest.replace_head_if_equals(manifest.view, head, ManifestChange(heads=[head], commits=commits))
+    manifest.replace_heads_if_equal(manifest.view, [head], ManifestChange(heads=[head], commits=commits))
     return Lineage(manifest, commits)
 
 

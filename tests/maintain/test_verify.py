@@ -299,7 +299,7 @@ def test_verify_wrong_number_of_rows_is_reported(graph: Path) -> None:
 def swap(path: Path, change: ManifestChange) -> None:
     repository = Repository.open(path, durability="os")
     view = repository.manifest.refresh()
-    repository.manifest.replace_head_if_equals(view, repository.head(), change)
+    repository.manifest.replace_heads_if_equal(view, [repository.head()], change)
     repository.close()
 
 

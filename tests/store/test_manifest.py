@@ -75,7 +75,7 @@ def test_head_that_a_handle_wrote_equals_the_stored_one(uri: str) -> None:
     head = head_of(manifest, manifest.view)
     commit = replace(child(head.commit), files="nodes/1\tdata/a.lance\t3\t06b05a", touched=("1",))
     change = ManifestChange(heads=[replace(head, commit=commit)], commits=[commit])
-    view = manifest.replace_head_if_equals(manifest.view, head, change)
+    view = manifest.replace_heads_if_equal(manifest.view, [head], change)
     cold = reopen(manifest)
     assert asdict(head_of(manifest, view)) == asdict(head_of(cold, cold.view))
 
@@ -88,7 +88,7 @@ def test_replace_head_in_fragment_with_two_rows_is_refused(uri: str) -> None:
     fresh = reopen(manifest)
     fresh._rows._files[file.name] = {"head:main": "{}", "head:other": "{}"}
     with pytest.raises(StorageError, match="expected 1 row, got 2"):
-        fresh.replace_head_if_equals(fresh.view, head, ManifestChange(heads=[head]))
+        fresh.replace_heads_if_equal(fresh.view, [head], ManifestChange(heads=[head]))
 
 
 def test_replace_head_with_stale_expectation_loses_the_swap(uri: str) -> None:
@@ -97,7 +97,7 @@ def test_replace_head_with_stale_expectation_loses_the_swap(uri: str) -> None:
     move(manifest, manifest.view)
     version = manifest.view.version
     with pytest.raises(SwapLost):
-        manifest.replace_head_if_equals(manifest.view, stale, ManifestChange(heads=[stale]))
+        manifest.replace_heads_if_equal(manifest.view, [stale], ManifestChange(heads=[stale]))
     assert manifest.refresh().version == version
 
 
@@ -670,8 +670,8 @@ def test_manifest_with_unusual_texts_and_large_versions_round_trips(uri: str) ->
     record = replace(
         child(head.commit, message=odd), actor=odd, operation=odd, tables={odd: pin}, touched=(odd,)
     )
-    manifest.replace_head_if_equals(
-        manifest.view, head, ManifestChange(heads=[replace(head, commit=record)], commits=[record])
+    manifest.replace_heads_if_equal(
+        manifest.view, [head], ManifestChange(heads=[replace(head, commit=record)], commits=[record])
     )
     cold = reopen(manifest)
     assert cold.find_commit(cold.view, record.id) == record

@@ -25,7 +25,7 @@ def commit_files(manifest: Manifest, *files: FileDigest) -> CommitRecord:
     head = head_of(manifest, manifest.view)
     record = replace(child(head.commit), files=format_digests({PATH: files}))
     change = ManifestChange(heads=[replace(head, commit=record)], commits=[record])
-    manifest.replace_head_if_equals(manifest.view, head, change)
+    manifest.replace_heads_if_equal(manifest.view, [head], change)
     return record
 
 

@@ -246,8 +246,8 @@ def test_swap_after_a_pause_writes_removed_files_again(
     files = {file.name for file in manifest.view.files}
     with monkeypatch.context() as patch:
         patch.setattr(manifest_module, "UNCOMMITTED", timedelta(seconds=30))
-        view = manifest.replace_head_if_equals(
-            manifest.view, head, ManifestChange(heads=[replace(head, commit=record)], commits=[record])
+        view = manifest.replace_heads_if_equal(
+            manifest.view, [head], ManifestChange(heads=[replace(head, commit=record)], commits=[record])
         )
     assert lost
     assert {file.name for file in view.files} - files <= data_files(uri)

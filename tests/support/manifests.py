@@ -85,5 +85,5 @@ def move(
     head = head_of(manifest, view, branch)
     record = replace(child(head.commit, message=message), branch=branch, incarnation=head.incarnation)
     change = ManifestChange(heads=[replace(head, commit=record)], commits=[record])
-    manifest.replace_head_if_equals(view, head, change)
+    manifest.replace_heads_if_equal(view, [head], change)
     return record

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
@@ -21,6 +22,7 @@ from omnigraph.graph.pipeline_runs import find_changed_run, run_conflict
 from omnigraph.graph.staged_files import StagedFilesRemoved, check_staged_files
 from omnigraph.graph.write_plan import WritePlan
 from omnigraph.store.manifest.collection_fence import find_reclaimed
+from omnigraph.store.manifest.head_swaps import HeadSwap
 from omnigraph.store.manifest.manifest import Manifest, SwapLost, SwapOutcomeUnknown
 from omnigraph.store.manifest.manifest_change import ManifestChange
 from omnigraph.store.manifest.manifest_view import ManifestView
@@ -140,7 +142,7 @@ def publish_chain(
         if lost_replies >= MAX_LOST_REPLIES:
             break
         head = current_head(manifest, view, plans[0].branch, plans[0].incarnation)
-        _check_fence(manifest, view, plans)
+        _check_fence(manifest, view, plans=plans)
         check_chain(plans, head.commit)
         records = _commit_records(plans, head.commit, recovered=recovery is not None)
         if before_swap is not None:
@@ -156,7 +158,9 @@ def publish_chain(
             change = replace(change, registry=manifest.registry(view).with_next_epoch())
         _check_files(manifest, view, plans)
         try:
-            manifest.replace_head_if_equals(view, head, change, wait_for_files)
+            manifest.head_swaps.replace(
+                HeadSwap(view, head, change, partial(_check_fence, manifest, plans=plans), wait_for_files)
+            )
         except SwapLost:
             continue
         except SwapOutcomeUnknown as error:
@@ -212,7 +216,7 @@ def _unsynced_error(plan: WritePlan, error: OutcomeUnknown) -> OutcomeUnknown:
     )
 
 
-def _check_fence(manifest: Manifest, view: ManifestView, plans: Sequence[WritePlan]) -> None:
+def _check_fence(manifest: Manifest, view: ManifestView, *, plans: Sequence[WritePlan]) -> None:
     """Raise `ChainFailed` if garbage collection may have removed staged files: the plans are prepared again."""
     fences = {plan.fence for plan in plans} - {None}
     if fences and fences != {manifest.registry(view).fence}:
@@ -241,7 +245,7 @@ def _check_files(manifest: Manifest, view: ManifestView, plans: Sequence[WritePl
             check_adopted_versions(manifest, view, plan, plan.adopted_versions)
             check_staged_files(manifest.root, plan)
         except StagedFilesRemoved as error:
-            _check_fence(manifest, manifest.refresh(), plans)
+            _check_fence(manifest, manifest.refresh(), plans=plans)
             errors[index] = error
         except Conflict as error:
             errors[index] = error

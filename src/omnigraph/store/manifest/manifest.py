@@ -31,6 +31,7 @@ from omnigraph.store.lance.lance_files import data_files, get_fragment, transact
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.branch_entries import BranchEntries
 from omnigraph.store.manifest.bucket_entries import BucketEntries
+from omnigraph.store.manifest.head_swaps import HeadSwaps
 from omnigraph.store.manifest.manifest_change import ManifestChange, new_files
 from omnigraph.store.manifest.manifest_errors import (
     damaged_file,
@@ -66,11 +67,14 @@ from omnigraph.store.manifest.records import (
     TagEntry,
 )
 from omnigraph.store.manifest.row_files import RowFiles, SupersededFile, file_path
+from omnigraph.store.manifest.swap_errors import SwapLost, SwapOutcomeUnknown
 from omnigraph.store.manifest.version_digests import record_version_digest, trim_version_digests
 from omnigraph.store.manifest.version_probe import VersionProbe, find_newest_version, find_recorded_version
 from omnigraph.store.manifest.version_trim import KEEP_ALWAYS, TRIM_EVERY, UNCOMMITTED, StoredVersions
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import attribute_requests_to, propagate_context
+
+__all__ = ["LOG_COMPACT_AT", "PATH", "Manifest", "NotAGraph", "SwapLost", "SwapOutcomeUnknown"]
 
 T = TypeVar("T")
 
@@ -87,21 +91,6 @@ class NotAGraph(Exception):
         self.is_incomplete = is_incomplete
 
 
-class SwapLost(Exception):
-    """The compare-and-swap failed, because another writer replaced a row first."""
-
-
-class SwapOutcomeUnknown(Exception):
-    """The compare-and-swap was sent and the reply was lost. It may have happened, or may still happen.
-
-    It is safe to repeat, because each row can be replaced only once.
-    """
-
-    def __init__(self, error: OmnigraphError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
 class Manifest:
     """A handle on `__manifest`. Safe to share between threads. It takes no lock in storage."""
 
@@ -115,6 +104,7 @@ class Manifest:
         self._workers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-manifest")
         self._recorded = RecordedFiles()
         self._view = make_view(dataset)
+        self.head_swaps = HeadSwaps(self)
         self._probe = None if root.local is None else VersionProbe.of(root.local / PATH)
         self._needs_trim = False
         self._registry: tuple[ManifestView, Registry] | None = None
@@ -315,44 +305,50 @@ class Manifest:
 
     # --- compare-and-swap --------------------------------------------------------------------------------
 
-    def replace_head_if_equals(
+    def replace_heads_if_equal(
         self,
         view: ManifestView,
-        expected: HeadRecord,
+        expected: Iterable[HeadRecord],
         change: ManifestChange,
         before_swap: Callable[[], None] | None = None,
     ) -> ManifestView:
-        """Replace the head of a branch if it is still the expected one, else raise `SwapLost`.
+        """Replace the heads of branches if they are still the expected ones, else raise `SwapLost`.
 
         If the change has a registry, the swap also fails if the registry was replaced since the view. `before_swap`
         is called when the new files of the manifest are written and nothing refers to them yet. If it raises, there
         is no swap.
         """
-        entry = self._entry(view, expected.branch)
-        if entry is None or self.head_of(view, expected.branch, entry) != expected:
-            raise SwapLost
-        return self._replace_head(view, expected.branch, entry, change, before_swap)
+        entries: list[tuple[str, BranchEntry]] = []
+        for head in expected:
+            entry = self._entry(view, head.branch)
+            if entry is None or self.head_of(view, head.branch, entry) != head:
+                raise SwapLost
+            entries.append((head.branch, entry))
+        return self._replace_heads(view, entries, change, before_swap)
 
     def replace_unreadable_head(
         self, view: ManifestView, branch: str, entry: BranchEntry, change: ManifestChange
     ) -> ManifestView:
         """Replace the head of a branch whatever it is, for a repair; `SwapLost` if another writer replaced it."""
-        return self._replace_head(view, branch, entry, change, None)
+        return self._replace_heads(view, [(branch, entry)], change, None)
 
-    def _replace_head(
+    def _replace_heads(
         self,
         view: ManifestView,
-        branch: str,
-        entry: BranchEntry,
+        entries: Iterable[tuple[str, BranchEntry]],
         change: ManifestChange,
         before_swap: Callable[[], None] | None,
     ) -> ManifestView:
         removed = [] if change.registry is None else [view.registry_file]
-        if entry.commit is None:
-            removed += [file for file in [view.head_file(entry.incarnation)] if file is not None]
-        else:
+        moving: list[tuple[str, BranchEntry | None]] = []
+        for branch, entry in entries:
+            if entry.commit is None:
+                removed += [file for file in [view.head_file(entry.incarnation)] if file is not None]
+            else:
+                moving.append((branch, replace(entry, commit=None)))
+        if moving:
             # The first write of a branch at rest gives it a head file.
-            buckets = self.branch_entries.change(view, [(branch, replace(entry, commit=None))])
+            buckets = self.branch_entries.change(view, moving)
             removed += buckets.removed
             change = replace(change, buckets=buckets.added)
         return self._swap(view, remove=removed, change=change, before_swap=before_swap)

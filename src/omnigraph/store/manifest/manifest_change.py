@@ -43,6 +43,19 @@ class ManifestChange:
     reclaimed: Mapping[str, str] = field(default_factory=dict)
 
 
+def combine_changes(changes: Sequence[ManifestChange]) -> ManifestChange:
+    """Return changes of different branches as one. None of them has a registry or buckets."""
+    if len(changes) == 1:
+        return changes[0]
+    return ManifestChange(
+        heads=[head for item in changes for head in item.heads],
+        commits=[commit for item in changes for commit in item.commits],
+        schemas={id_: payload for item in changes for id_, payload in item.schemas.items()},
+        recoveries=[record for item in changes for record in item.recoveries],
+        digests=[record for item in changes for record in item.digests],
+    )
+
+
 def new_files(change: ManifestChange) -> Iterator[tuple[str, Rows]]:
     """Yield the name and the rows of each file of a change."""
     if change.registry is not None:
