@@ -169,14 +169,11 @@ def test_a_merge_by_rows_reads_the_fragments_that_changed_and_no_others(graph: o
         # and two deletion files are new and read back for their digests.
         "read _versions": 4,
         "read _deletions": 8,
-        "read __recovery": 1,
-        "write __recovery": 4,
         "write _deletions": 2,
         "write data": 2,
         "write _transactions": 2,
         "write _versions": 2,
         "write manifest": 5,
-        "write many": 2,
     }, str(log)
 
 
@@ -206,12 +203,9 @@ def test_merge_after_criss_cross_reads_the_fragments_that_changed_and_no_others(
         "read manifest": 7,
         "read _versions": 2,
         "read _deletions": 16,
-        "read __recovery": 1,
-        "write __recovery": 4,
         "write _deletions": 2,
         "write data": 2,
         "write _transactions": 2,
         "write _versions": 2,
         "write manifest": 4,
-        "write many": 2,
     }, str(log)

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(900)]
 SAMPLE = (
     "merge-fast-forward",
     "merge-rows",
+    "merge-many-rows",
     "merge-and-delete",
     "revert",
     "add-required-property",
@@ -56,7 +57,7 @@ def _including(kind: str, changes: list[str]) -> list[int]:
     """Return the cuts of every sample: before and after a merge is confirmed, and before a branch is deleted."""
     if MERGE_WRITES[kind].doomed is not None:
         return [position(changes, starts=SWAP, last=True)]
-    return [outcome_of(changes) - 1, outcome_of(changes)] if kind == "merge-rows" else []
+    return [outcome_of(changes) - 1, outcome_of(changes)] if kind == "merge-many-rows" else []
 
 
 def check_again(kind: str, uri: str, after: State) -> None:

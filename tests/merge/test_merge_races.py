@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import omnigraph as og
+from omnigraph.api.local.local_graph import LocalGraph
 from omnigraph.api.results.merges import Merged
 from omnigraph.errors import Conflict, ConstraintViolation, MergeConflicts
 from omnigraph.graph.recovery.intents import Intents
+from omnigraph.merge import state_merge
 from omnigraph.store.objects.object_store import ObjectStore
 from tests.merge.merges import (
     SCHEMA,
@@ -27,6 +30,7 @@ from tests.merge.merges import (
     put,
     state,
 )
+from tests.support.waiting import wait_until
 
 
 def base_rows() -> list[Record]:
@@ -152,7 +156,8 @@ def test_merge_beside_optimize_succeeds() -> None:
     assert (ages["base0"], ages["base1"]) == (2, 3)
 
 
-def test_merge_of_rows_holds_an_intent_until_it_ends() -> None:
+def test_merge_of_many_rows_holds_an_intent_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_merge, "ROWS_WITHOUT_INTENT", 0)
     graph = both_changed()
     intents = Intents(ObjectStore.open(graph.uri))
     seen: list[Any] = []
@@ -163,6 +168,48 @@ def test_merge_of_rows_holds_an_intent_until_it_ends() -> None:
     graph.branches.merge("theirs", actor="ana", progress=Meanwhile("stage", look))
     assert [(item.operation, item.branch, item.actor) for item in seen] == [("merge", "main", "ana")]
     assert not intents.pending().ids
+
+
+def test_merge_of_few_rows_writes_no_intent_and_is_published_with_waiting_inserts() -> None:
+    graph = both_changed()
+    joined: list[Future[og.Receipt]] = []
+    assert isinstance(graph, LocalGraph)
+    queue = graph._repository.write_queue
+    before = queue.statistics.group_sizes().get(2, 0)
+
+    def insert_meanwhile() -> None:
+        assert not Intents(ObjectStore.open(graph.uri)).pending().ids
+        joined.append(pool.submit(graph.mutate, 'query add() { insert Person { name: "late" } }'))
+        wait_until(lambda: queue.waiting("main") == 1)
+
+    with ThreadPoolExecutor(1) as pool:
+        merged = graph.branches.merge("theirs", progress=Meanwhile("stage", insert_meanwhile))
+        receipt = joined[0].result()
+    assert merged.commit is not None
+    assert receipt.commit is not None
+    assert receipt.commit.parents == (merged.commit.id,)
+    assert queue.statistics.group_sizes().get(2, 0) == before + 1
+
+
+def test_merge_that_waits_for_an_insert_starts_the_next_group() -> None:
+    graph = both_changed()
+    assert isinstance(graph, LocalGraph)
+    queue = graph._repository.write_queue
+    merges: list[Future[Merged]] = []
+    before = dict(queue.statistics.group_sizes())
+
+    def merge_meanwhile(stage: str, _: int) -> None:
+        if stage == "stage" and not merges:
+            merges.append(pool.submit(graph.branches.merge, "theirs"))
+            wait_until(lambda: queue.waiting("main") == 1)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = graph.load([person("late", age=1)], progress=merge_meanwhile)
+        merged = merges[0].result()
+    assert first.commit is not None
+    assert merged.commit is not None
+    assert merged.commit.parents[0] == first.commit.id
+    assert queue.statistics.group_sizes()[1] == before.get(1, 0) + 2
 
 
 def test_merge_that_fails_leaves_nothing_visible_and_can_be_repeated() -> None:

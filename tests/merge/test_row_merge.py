@@ -268,3 +268,18 @@ def test_delete_update_conflict_shows_the_state_of_each_side() -> None:
         "properties": {"code": None, "since": 1},
         "endpoints": {"from": "Bob", "to": "Ann"},
     }
+
+
+def test_merge_of_rows_in_memory_leaves_out_those_that_were_deleted() -> None:
+    graph = make(records=[person(f"base{number}", age=1) for number in range(3)])
+    graph.branches.create("theirs")
+    graph.load([person(name, age=2) for name in ("new1", "new2", "new3", "base1")], "merge", branch="theirs")
+    graph.mutate('query gone() { delete Person where name = "new2" }', branch="theirs")
+    # Ours changes more rows, so those of theirs are applied to it.
+    ours = {f"ours{number}": 3 for number in range(10)} | {"base0": 3}
+    graph.load([person(name, age=age) for name, age in ours.items()], "merge")
+    assert graph.branches.merge("theirs").outcome == "merged"
+    cold = og.open(graph.uri)
+    for handle in (graph, cold):
+        ages = {name: row["age"] for name, row in state(handle)["Person"].items()}
+        assert ages == ours | {"base1": 2, "base2": 1, "new1": 2, "new3": 2}

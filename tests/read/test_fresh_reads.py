@@ -14,7 +14,6 @@ import omnigraph as og
 from omnigraph.engine import layered_adjacency
 from omnigraph.engine.memory import column_chunks, id_index, row_numbers
 from omnigraph.read import endpoints, topology
-from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.tables import tables
 from tests.support.places import fresh_memory
 
@@ -54,48 +53,6 @@ JOIN = 'query w($a: String) { insert In { from: $a to: "t" } }'
 AGE = "query w($n: String, $a: I32) { update Person set { age: $a } where name = $n }"
 LEAVE = "query w($n: String) { delete Person where name = $n }"
 PART = "query w($s: I32) { delete Knows where since = $s }"
-
-
-ONE = "query q($n: String) { match { $p: Person { name: $n } } return { $p.name as name, $p.age as age } }"
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths of the datasets that Lance opened."""
-    seen: list[str] = []
-    open_ = LanceRoot.open
-
-    def counted(self: LanceRoot, path: str, version: int | None = None) -> Any:
-        seen.append(path)
-        return open_(self, path, version)
-
-    monkeypatch.setattr(LanceRoot, "open", counted)
-    return seen
-
-
-def test_lookup_of_an_older_row_after_a_foreign_commit_opens_no_version(
-    tmp_path: Path, opened: list[str]
-) -> None:
-    uri = str(tmp_path / "g.omni")
-    with new_graph(uri) as writer, og.open(uri) as reader:
-
-        def look_up(name: str) -> list[dict[str, Any]]:
-            found: list[dict[str, Any]] = reader.query(ONE, {"n": name}).table.to_pylist()
-            return found
-
-        writer.mutate(PUT, {"n": "old", "a": 1, "b": ""})
-        assert look_up("old") == [{"name": "old", "age": 1}]
-        opened.clear()
-        for number in range(3):
-            writer.mutate(PUT, {"n": f"new-{number}", "a": 10 + number, "b": ""})
-            assert look_up("old") == [{"name": "old", "age": 1}]
-        assert not opened
-        assert look_up("new-0") == [{"name": "new-0", "age": 10}]
-        assert look_up("new-2") == [{"name": "new-2", "age": 12}]
-        writer.mutate(AGE, {"n": "old", "a": 2})
-        assert look_up("old") == [{"name": "old", "age": 2}]
-        writer.mutate(LEAVE, {"n": "old"})
-        assert look_up("old") == []
 
 
 def new_graph(uri: str) -> og.LocalGraph:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from omnigraph.graph.repository import Repository
+from omnigraph.merge import state_merge
 from tests.support.api_writes import as_graph
 
 if TYPE_CHECKING:
@@ -113,6 +114,19 @@ def _with(old: str, new: str) -> str:
     return SCHEMA.replace(old, new)
 
 
+def _with_intent(act: Callable[[Repository], str]) -> Callable[[Repository], str]:
+    """Return a merge that writes an intent for any number of rows."""
+
+    def merge(repository: Repository) -> str:
+        limit, state_merge.ROWS_WITHOUT_INTENT = state_merge.ROWS_WITHOUT_INTENT, -1
+        try:
+            return act(repository)
+        finally:
+            state_merge.ROWS_WITHOUT_INTENT = limit
+
+    return merge
+
+
 _SCORED: Final = _with("age: I32?", "age: I32?  score: I32")
 _WITHOUT_TAGS: Final = _with("node Tag { name: String @key  rank: I32? }\n", "")
 
@@ -120,6 +134,7 @@ MERGE_WRITES: Final[dict[str, MergeWrite]] = {
     "merge-fast-forward": MergeWrite(_merge("left", "behind"), "behind", "left"),
     "merge-other-types": MergeWrite(_merge("cities", "right"), "right", "cities"),
     "merge-rows": MergeWrite(_merge("left", "right"), "right", "left"),
+    "merge-many-rows": MergeWrite(_with_intent(_merge("left", "right")), "right", "left"),
     "merge-schemas": MergeWrite(_merge("widened", "right"), "right", "widened"),
     "merge-and-delete": MergeWrite(_merge("left", "right", delete=True), "right", "left", doomed="left"),
     "revert": MergeWrite(_revert("undone"), "undone"),

@@ -84,10 +84,10 @@ class CommittedRows:
         selected = [item.name for item in table.columns] if columns is None else columns
         if len(values) == 0 or not self._snapshot.pin(key).rows:
             return _schema(table, selected).empty_table()
-        if column == "id" and set(selected) <= {"id", ROW_ADDRESS}:
-            addresses = self.addresses(key, values.to_pylist())
-            if addresses is not None:
-                return _address_rows(table, selected, addresses)
+        if column == "id":
+            found = self._find_in_cache(table, values.to_pylist(), selected)
+            if found is not None:
+                return found
         if len(values) > _MAX_REMEMBERED_VALUES:
             return self._find(table, column, values, selected)
         lookup = (key, column, tuple(values.to_pylist()))
@@ -97,6 +97,19 @@ class CommittedRows:
             if rows.num_rows <= _MAX_REMEMBERED_ROWS:
                 self._found[lookup] = rows
         return rows.select(selected)
+
+    def _find_in_cache(self, table: Table, ids: list[str | None], selected: list[str]) -> pa.Table | None:
+        """Return the rows with these ids without access to storage; None if the cache does not have them."""
+        addresses = self.addresses(table.key, ids)
+        if addresses is None:
+            return None
+        if set(selected) <= {"id", ROW_ADDRESS}:
+            return _address_rows(table, selected, addresses)
+        if not addresses:
+            return _schema(table, selected).empty_table()
+        stored = np.sort(np.fromiter(addresses.values(), np.uint64))
+        rows = self.take_cached(table.key, stored)
+        return None if rows is None else rows.append_column(ROW_ADDRESS, pa.array(stored)).select(selected)
 
     def find_at_ends(self, key: str, ends: Sequence[str], ids: pa.Array) -> list[pa.Table]:
         """Return the edges that have one of the nodes at each of the ends, with one scan for few nodes."""

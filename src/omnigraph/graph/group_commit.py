@@ -66,12 +66,21 @@ class QueuedWrite(Generic[T]):
     result: WriteResult[T] | None = None
     error: Exception | None = None
 
+    @property
+    def needs_intent(self) -> bool:
+        """Whether the write is too large for a group. It has no outcome."""
+        return isinstance(self.error, NeedsIntent)
+
     def outcome(self) -> WriteResult[T]:
         """Return the result; raises the error of the write."""
         if self.error is not None:
             raise self.error
         assert self.result is not None, "a write that is done has a result or an error"
         return self.result
+
+
+class NeedsIntent(Exception):
+    """A write turned out to be too large for a group. Nothing is staged, and it has to be prepared alone."""
 
 
 class GroupHost(Protocol):
@@ -113,7 +122,7 @@ class _Chain:
     """The prepared writes of one attempt, and the state that the last of them leaves.
 
     `fence` is the fence of garbage collection when the chain was begun. `decided` has the outcomes of other writes
-    that were decided on this state. They hold if the chain is published.
+    that were decided on this state. They hold if the chain is published. No write joins a chain that `is_complete`.
     """
 
     head: HeadRecord
@@ -123,6 +132,7 @@ class _Chain:
     decided: list[tuple[QueuedWrite[Any], WriteResult[Any] | Exception]] = field(default_factory=list)
     syncs: SyncBatch = field(default_factory=SyncBatch)
     size: int = 0
+    is_complete: bool = False
 
     def append(self, write: QueuedWrite[Any], plan: WritePlan, result: Any) -> CommitRecord:
         """Add a prepared write; return its commit, which the next write is prepared on."""
@@ -179,8 +189,11 @@ class GroupCommit:
 
     def _writes(self, chain: _Chain) -> Iterator[QueuedWrite[Any]]:
         """Yield the writes of the group, then those that have arrived since, until the group is full."""
-        yield from list(self._pending)
-        while len(self._pending) < MAX_WRITES and chain.size < MAX_BYTES:
+        for write in list(self._pending):
+            if chain.is_complete:
+                return
+            yield write
+        while not chain.is_complete and len(self._pending) < MAX_WRITES and chain.size < MAX_BYTES:
             arrived = self._turn.take_next()
             if arrived is None:
                 return
@@ -219,6 +232,7 @@ class GroupCommit:
             raise too_many_preparations(self._branch, request, write.preparations)
         write.preparations += 1
         transaction = Transaction(chain.head, chain.base, fence=chain.fence)
+        transaction.on_begin_intent(_refuse_intent)
         if request.idempotency_key is not None:
             # In every attempt, because the same request may have been committed by another process meanwhile.
             # Preparing on top of its own effect could then fail.
@@ -240,7 +254,12 @@ class GroupCommit:
         if plan is None:
             return WriteResult(None, prepared.result)
         chain.syncs.add_all(syncs)
-        chain.base = host.snapshot_of(chain.append(write, plan, prepared.result))
+        commit = chain.append(write, plan, prepared.result)
+        if plan.schema is None:
+            chain.base = host.snapshot_of(commit)
+        else:
+            # Other writes cannot read its schema before it is published.
+            chain.is_complete = True
         return None
 
     def _publish(self, chain: _Chain) -> None:
@@ -283,6 +302,10 @@ class GroupCommit:
             write.result = outcome
         self._pending.remove(write)
         self._turn.finish(write)
+
+
+def _refuse_intent() -> None:
+    raise NeedsIntent
 
 
 def make_plan(transaction: Transaction, request: WriteRequest, prepared: Prepared[Any]) -> WritePlan | None:

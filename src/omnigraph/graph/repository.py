@@ -467,11 +467,12 @@ class Repository:
         if request.bulk:
             return self._write_alone(branch, request, prepare)
         write = QueuedWrite(request, prepare, claim=self._claim_early(branch, request))
-        with self.write_queue.enter(branch, write, alone=request.alone) as turn:
+        with self.write_queue.enter(branch, write, alone=request.alone, starts=request.starts_group) as turn:
             if turn is not None:
-                if request.alone:
+                if not request.alone:
+                    GroupCommit(self, branch, turn, MAX_PREPARATIONS).run()
+                if request.alone or write.needs_intent:
                     return self._write_alone(branch, request, prepare)
-                GroupCommit(self, branch, turn, MAX_PREPARATIONS).run()
                 self._after_commit(branch)
         return write.outcome()
 
@@ -501,8 +502,7 @@ class Repository:
                     reservation.begin_preparation(number)
                 transaction = self.begin(branch, reservation=reservation)
                 if request.idempotency_key is not None:
-                    # In every attempt, because the same request may have been committed by another process
-                    # meanwhile. Preparing on top of its own effect could then fail.
+                    # In every attempt, as in a group: another process may have committed the request meanwhile.
                     commit = self.claim_key(transaction, request)
                     if commit is not None:
                         return WriteResult(PublishReceipt(commit, replayed=True), None)

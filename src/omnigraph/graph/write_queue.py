@@ -24,6 +24,8 @@ class _Entry(Generic[W]):
 
     write: W
     alone: bool
+    # Whether the write may join the group of another one.
+    joins: bool = True
     state: State = "waiting"
     leads: bool = False
     woken: threading.Event = field(default_factory=threading.Event)
@@ -64,14 +66,14 @@ class Turn(Generic[W]):
         if self._branch is None or self._first.alone:
             return False
         with self._queue.lock:
-            return bool(self._branch.waiting) and not self._branch.waiting[0].alone
+            return bool(self._branch.waiting) and self._branch.waiting[0].joins
 
     def take_next(self) -> W | None:
-        """Take the next waiting write into the group; None if there is none, or if it must be committed alone."""
+        """Take the next waiting write into the group; None if there is none, or if it must not join a group."""
         if self._branch is None or self._first.alone:
             return None
         with self._queue.lock:
-            if not self._branch.waiting or self._branch.waiting[0].alone:
+            if not self._branch.waiting or not self._branch.waiting[0].joins:
                 return None
             entry = self._branch.waiting.popleft()
             entry.state = "prepared"
@@ -158,13 +160,16 @@ class WriteQueue(Generic[W]):
             return 0 if queue is None else len(queue.waiting)
 
     @contextmanager
-    def enter(self, branch: str, write: W, *, alone: bool = False) -> Iterator[Turn[W] | None]:
+    def enter(
+        self, branch: str, write: W, *, alone: bool = False, starts: bool = False
+    ) -> Iterator[Turn[W] | None]:
         """Wait until a write is done by the leader of its group, or until this thread shall lead.
 
-        Yields None if the write is done, else the turn. A write that is `alone` is never taken into a group. Writes
-        that a leader took and did not finish are first in the next group.
+        Yields None if the write is done, else the turn. A write that is `alone` is never taken into a group, and
+        one that `starts` a group only leads one. Writes that a leader took and did not finish are first in the next
+        group.
         """
-        entry = _Entry(write, alone)
+        entry = _Entry(write, alone, joins=not alone and not starts)
         led: set[str] = self._led.__dict__.setdefault("branches", set())
         if branch in led:
             yield Turn(self, None, entry)

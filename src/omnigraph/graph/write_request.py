@@ -23,7 +23,8 @@ class WriteRequest:
     """The operation name, the commit metadata and the preconditions of a write.
 
     `request` is compared when an idempotency key is used again. A `bulk` write has an intent; `intent_id` is the id
-    of one that `Repository.lease_intent` created for it. A write that is `alone` is not committed in a group. Other
+    of one that `Repository.lease_intent` created for it. A write that is `alone` is not committed in a group. One
+    that `starts_group` reads the lineage, so it is prepared on a published commit; others may join its group. Other
     writers never wait for a write that is in the `background`. `run` is the pipeline run that makes the commit; its
     state is committed even if no row changes.
     """
@@ -36,6 +37,7 @@ class WriteRequest:
     request: str = ""
     bulk: bool = False
     alone: bool = False
+    starts_group: bool = False
     background: bool = False
     intent_id: str | None = None
     run: PipelineRun | None = None

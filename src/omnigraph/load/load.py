@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog
+from omnigraph.engine.committed_rows import RowAddressCache
 from omnigraph.errors import Conflict
 from omnigraph.graph.progress import Progress
 from omnigraph.graph.transaction import Transaction
@@ -81,6 +82,7 @@ def prepare_load(
     dry_run: bool = False,
     quarantine: Quarantine | None = None,
     index_later: bool = False,
+    cache: RowAddressCache | None = None,
 ) -> Prepared[LoadResult]:
     """Check the rows of a spool against a branch and stage them.
 
@@ -88,7 +90,8 @@ def prepare_load(
     rows of a spool with operations do what each of them says, by the `rules`. A load without rows makes a commit
     too. A load that leaves all rows as they are stored makes none. A dry run checks and counts, and stages nothing.
     A constraint that fails raises before anything is staged. With `quarantine` the records that break it are left
-    out instead. With `index_later` a large load is not indexed. The caller closes the spool after the write.
+    out instead. With `index_later` a large load is not indexed. `cache` finds committed rows without reading
+    storage. The caller closes the spool after the write.
     """
     if transaction.base.catalog.fingerprint != spool.catalog.fingerprint:
         raise schema_changed(transaction)
@@ -100,12 +103,13 @@ def prepare_load(
             read,
             rules or OperationRules(),
             progress,
+            cache,
             dry_run=dry_run,
             quarantine=quarantine,
             index_later=index_later,
         )
     result = check_and_stage(
-        _open(transaction, spool, mode, index_later=index_later),
+        _open(transaction, spool, mode, cache=cache, index_later=index_later),
         read,
         transaction.base.catalog,
         progress,
@@ -123,6 +127,7 @@ def _prepare_operations(
     read: LoadInput,
     rules: OperationRules,
     progress: Progress | None,
+    cache: RowAddressCache | None,
     *,
     dry_run: bool,
     quarantine: Quarantine | None,
@@ -132,7 +137,7 @@ def _prepare_operations(
     rejected = None if quarantine is None else RejectedIds(spool.catalog, quarantine)
     while True:
         arrays = None if rejected is None else rejected.arrays
-        with resolve_operations(transaction, spool, rules, arrays) as resolved:
+        with resolve_operations(transaction, spool, rules, arrays, cache) as resolved:
             if rejected is not None and rejected.add(resolved.offenses):
                 continue
             read = replace(
@@ -149,7 +154,7 @@ def _prepare_operations(
                 result: LoadResult | None = unchanged_result(read, resolved.counts, attempt)
             else:
                 opened = _open(
-                    transaction, resolved.spool, "merge", resolved.removed, index_later=index_later
+                    transaction, resolved.spool, "merge", resolved.removed, cache, index_later=index_later
                 )
                 hint = partial(edge_key_hint, spool.catalog, "merge") if attempt is None else attempt.hint
                 result = check_and_stage(
@@ -213,6 +218,7 @@ def _open(
     spool: Spool,
     mode: WriteMode,
     removed: Mapping[str, pa.Table] | None = None,
+    cache: RowAddressCache | None = None,
     *,
     index_later: bool,
 ) -> Iterator[LoadStrategy]:
@@ -225,7 +231,7 @@ def _open(
         with open_spilling_load(transaction, spool, mode, removed, index_later=index_later) as load:
             yield load
     else:
-        yield MemoryLoad(transaction, spool, mode, removed)
+        yield MemoryLoad(transaction, spool, mode, removed, cache)
 
 
 def check_and_stage(

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import table_key
 from omnigraph.catalog.columns import arrow_schema
-from omnigraph.engine.committed_rows import CommittedRows
+from omnigraph.engine.committed_rows import CommittedRows, RowAddressCache
 from omnigraph.engine.row_equality import has_same_rows
 from omnigraph.engine.table_rows import last_of_each_id
 from omnigraph.graph.transaction import Transaction
@@ -56,13 +56,15 @@ class MemoryLoad:
         spool: Spool,
         mode: WriteMode,
         removed: Mapping[str, pa.Table] | None = None,
+        cache: RowAddressCache | None = None,
     ) -> None:
         self._transaction = transaction
         self._catalog = transaction.base.catalog
         self._spool = spool
         self._mode: WriteMode = mode
         self._removed = removed
-        self._committed = CommittedRows(transaction.base, transaction.read)
+        self._cache = cache
+        self._committed = CommittedRows(transaction.base, transaction.read, cache)
         self._input: dict[str, pa.Table] = {}
         self._rows: dict[str, pa.Table] = {}
         self._replaced: dict[str, pa.Table] = {}
@@ -300,6 +302,9 @@ class MemoryLoad:
         elif rows.num_rows + replaced.num_rows:
             addresses = replaced[ROW_ADDRESS].to_numpy() if replaced.num_rows else np.empty(0, np.uint64)
             self._transaction.write(key, tables.stage_rows(pin, batches, schema, addresses))
+            if self._cache is not None:
+                stored = pa.Table.from_batches(batches, schema)
+                self._cache.learn(tables, pin, self._transaction.pin(key), addresses.tolist(), stored)
 
 
 def _each(parts: Iterable[Violations]) -> Iterator[Violation]:

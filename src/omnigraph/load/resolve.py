@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Catalog, Table, table_key
 from omnigraph.engine.arrow_arrays import single_array
-from omnigraph.engine.committed_rows import CommittedRows
+from omnigraph.engine.committed_rows import CommittedRows, RowAddressCache
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.schema import EdgeType
 from omnigraph.load.fold import FoldCounts, Folded, fold_operations
@@ -58,13 +58,14 @@ def resolve_operations(
     spool: Spool,
     rules: OperationRules,
     rejected: Mapping[str, pa.Array] | None = None,
+    cache: RowAddressCache | None = None,
 ) -> Iterator[ResolvedLoad]:
     """Fold the operations of a spool on the base of a transaction. Files of the result end with the context.
 
     Raises `ConstraintViolation` for inserts of existing ids and for final rows that break a row rule. With
     `rejected` they are the `offenses` of the result instead, and the rows with these ids are left out.
     """
-    committed = CommittedRows(transaction.base, transaction.read)
+    committed = CommittedRows(transaction.base, transaction.read, cache)
     removed: dict[str, pa.Table] = {}
     counts: dict[str, FoldCounts] = {}
     found: list[Violations] = []

@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.catalog.schema_merge.schema_conflicts import UndecidedAspect
+from omnigraph.engine.memory.row_lookups import CachedIds
 from omnigraph.graph.damage import CommitState
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.merge.overlay import Overlay
@@ -59,20 +60,23 @@ class MergeStates:
     """The merge base and the heads of both sides. `ours` is the branch that is merged into.
 
     `virtual` has the states that were merged from several commits. Theirs is one of them only when three or more
-    merge bases are merged.
+    merge bases are merged. `cache` has rows of small fragments and the fragments of versions.
     """
 
     base: Snapshot
     ours: Snapshot
     theirs: Snapshot
     virtual: Mapping[StateName, BaseState] = field(default_factory=dict)
+    cache: CachedIds | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of_bases(cls, base: BaseState, ours: Snapshot, theirs: BaseState) -> MergeStates:
+    def of_bases(
+        cls, base: BaseState, ours: Snapshot, theirs: BaseState, cache: CachedIds | None = None
+    ) -> MergeStates:
         """Return the states of a merge whose merge base, or whose other side, may be virtual."""
         named: dict[StateName, BaseState] = {"base": base, "theirs": theirs}
         virtual = {name: state for name, state in named.items() if state.is_virtual}
-        return cls(base.snapshot, ours, theirs.snapshot, virtual)
+        return cls(base.snapshot, ours, theirs.snapshot, virtual, cache)
 
     def undecided(self, name: StateName) -> frozenset[UndecidedAspect]:
         """Return the aspects of the schema of a state on which several merge bases disagree."""

@@ -58,7 +58,7 @@ def constraint_conflicts(merged: MergedTables) -> tuple[list[MergeConflict], int
         key: _delta(tables[key], merge, kept_side, with_kept=key in stricter)
         for key, merge in row_merges.items()
     }
-    committed = SideRows(tables, kept_side, merged.states.of(kept_side))
+    committed = SideRows(tables, kept_side, merged.states)
     for violations in _stages(merged.catalog, deltas, committed):
         if violations:
             reported = [
@@ -87,7 +87,7 @@ def violating_entities(merged: MergedTables) -> Iterator[list[ViolatingEntities]
         key: _delta(tables[key], merge, merged.kept_side, with_kept=False)
         for key, merge in merged.row_merges.items()
     }
-    committed = SideRows(tables, merged.kept_side, merged.states.of(merged.kept_side))
+    committed = SideRows(tables, merged.kept_side, merged.states)
     for violations in set_violations(merged.catalog, deltas, committed):
         yield [entity for item in violations for entity in _violating(item, merged)]
 

@@ -37,7 +37,10 @@ def stage_rows(table: ThreeWayTable, merge: RowMerge, kept_side: MergeSide) -> t
     rows = merge.rows.take(pa.array(np.flatnonzero(put))).cast(schema)
     wide = _add_columns(table, kept_side, pin, schema)
     replaced = np.sort(addresses[exists & (put | removed)])
-    staged = tables.stage_rows(wide.pin(pin.content), rows.to_batches(), schema, replaced)
+    wide_pin = wide.pin(pin.content)
+    staged = tables.stage_rows(wide_pin, rows.to_batches(), schema, replaced)
+    if table.states.cache is not None:
+        table.states.cache.learn(tables, wide_pin, staged.pin(pin.content), replaced.tolist(), rows)
     return wide.followed_by(staged), _counts(merge, exists)
 
 
@@ -127,7 +130,7 @@ def _find_rows(
     moved = unchanged
     if base is not None and len(unchanged):
         translated, found = translate_addresses(
-            table.states.base.tables, base, pin, applied.before_addresses[unchanged]
+            table.states.base.tables, base, pin, applied.before_addresses[unchanged], table.states.cache
         )
         exists[unchanged[found]] = True
         addresses[unchanged[found]] = translated[found]
@@ -148,7 +151,8 @@ def _look_up(
     kept_table = table.table_of(kept_side)
     assert kept_table is not None
     ids = merge.ids.take(pa.array(positions))
-    rows = CommittedRows(table.states.of(kept_side)).find(kept_table.key, "id", ids, ["id", ROW_ADDRESS])
+    committed = CommittedRows(table.states.of(kept_side), cache=table.states.cache)
+    rows = committed.find(kept_table.key, "id", ids, ["id", ROW_ADDRESS])
     indices = pc.index_in(ids, value_set=rows["id"].combine_chunks()).fill_null(-1).to_numpy()
     found = indices >= 0
     return positions[found], rows[ROW_ADDRESS].to_numpy()[indices[found]]

@@ -48,7 +48,7 @@ def prepare_merge(
     `MergeConflicts`; a dry run returns them.
     """
     base = find_merge_base(find_bases, transaction.base, theirs)
-    states = MergeStates.of_bases(base, transaction.base, BaseState(theirs))
+    states = MergeStates.of_bases(base, transaction.base, BaseState(theirs), options.cache)
     if states.is_up_to_date:
         return _UP_TO_DATE
     transaction.merged_parent = theirs.commit
@@ -71,7 +71,7 @@ def prepare_revert(
     """
     if has_same_content(undone, before):
         return _UP_TO_DATE
-    states = MergeStates(undone, transaction.base, before)
+    states = MergeStates(undone, transaction.base, before, cache=options.cache)
     transaction.change_runs(_merged_runs(states))
     merge = StateMerge(states, options, theirs_is_temporary=True)
     result = _merge_and_stage(merge, transaction, options)

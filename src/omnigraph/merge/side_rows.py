@@ -8,18 +8,17 @@ import pyarrow as pa
 
 from omnigraph.catalog.columns import arrow_type
 from omnigraph.engine.committed_rows import CommittedRows
-from omnigraph.graph.snapshot import Snapshot
-from omnigraph.merge.merge_base import MergeSide
+from omnigraph.merge.merge_base import MergeSide, MergeStates
 from omnigraph.merge.table_merge import ThreeWayTable
 
 
 class SideRows:
     """The rows of one side. A type that the side does not have is empty, a missing property is null."""
 
-    def __init__(self, tables: Mapping[str, ThreeWayTable], side: MergeSide, snapshot: Snapshot) -> None:
+    def __init__(self, tables: Mapping[str, ThreeWayTable], side: MergeSide, states: MergeStates) -> None:
         self._tables = tables
         self._side: MergeSide = side
-        self._rows = CommittedRows(snapshot)
+        self._rows = CommittedRows(states.of(side), cache=states.cache)
 
     def find(self, key: str, column: str, values: pa.Array, columns: list[str]) -> pa.Table:
         """Return the rows of a table whose `column` has one of the values."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from omnigraph.catalog.catalog import Catalog, table_key
+from omnigraph.engine.memory.row_lookups import CachedIds
 from omnigraph.graph.damage import reading
 from omnigraph.graph.progress import Progress
 from omnigraph.graph.transaction import Transaction
@@ -28,15 +29,24 @@ from omnigraph.merge.schema_merge import MergedSchema, ReserveIdentities, merge_
 from omnigraph.merge.table_merge import ThreeWayTable
 from omnigraph.store.tables.tables import StagedTable
 
+# A merge that writes more than this to a table has an intent, so that a crash does not lose its work. A smaller one
+# is repeated like any small write.
+ROWS_WITHOUT_INTENT = 1_000
+BYTES_WITHOUT_INTENT = 8 << 20
+
 
 @dataclass(frozen=True)
 class MergeOptions:
-    """The options of a merge or a revert. A dry run writes nothing and returns its conflicts."""
+    """The options of a merge or a revert. A dry run writes nothing and returns its conflicts.
+
+    `cache` has rows of the graph that are in memory.
+    """
 
     resolutions: Resolutions
     reserve_identities: ReserveIdentities
     progress: Progress | None = None
     dry_run: bool = False
+    cache: CachedIds | None = None
 
 
 @dataclass(frozen=True)
@@ -250,8 +260,10 @@ class StateMerge:
     def _stage_rows(self, table: ThreeWayTable, merge: RowMerge, transaction: Transaction) -> Counts:
         if self._options.dry_run:
             return count_rows(table, merge, self.kept_side)
-        transaction.begin_intent()
-        self._report("stage", int((merge.actions != KEEP).sum()))
+        rows = int((merge.actions != KEEP).sum())
+        if rows > ROWS_WITHOUT_INTENT or merge.rows.nbytes > BYTES_WITHOUT_INTENT:
+            transaction.begin_intent()
+        self._report("stage", rows)
         staged, counts = stage_rows(table, merge, self.kept_side)
         rekeyed = self._rekeyed.get((self.kept_side, table.table.key))
         staged = staged if rekeyed is None else rekeyed.followed_by(staged)

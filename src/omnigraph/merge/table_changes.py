@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -41,6 +42,9 @@ class TableChanges:
         """Read the changes of a diff, of all rows or of those with these ids. Without a diff there are none."""
         schema = row_schema(table)
         batches = [] if diff is None else list(diff.batches(ids=ids))
+        if len(batches) == 1:
+            # Most changes are few, and joining parts takes longer than reading them.
+            return cls._of_batch(batches[0], schema)
         nothing = np.zeros(0, bool)
         return cls(
             pa.chunked_array([item.ids for item in batches], pa.string()).combine_chunks(),
@@ -53,6 +57,18 @@ class TableChanges:
             },
             np.concatenate([np.zeros(0, np.uint64), *(item.before_addresses for item in batches)]),
             np.concatenate([np.zeros(0, np.uint64), *(item.after_addresses for item in batches)]),
+        )
+
+    @classmethod
+    def _of_batch(cls, batch: ChangeBatch, schema: pa.Schema) -> TableChanges:
+        return cls(
+            batch.ids,
+            batch.ops,
+            _conform(batch.before, schema),
+            _conform(batch.after, schema),
+            {name: _changed(batch, name) for name in schema.names[1:]},
+            batch.before_addresses,
+            batch.after_addresses,
         )
 
     def __len__(self) -> int:
@@ -111,19 +127,25 @@ class TableChanges:
         )
 
 
+@lru_cache(maxsize=1_024)
 def row_schema(table: Table) -> pa.Schema:
     """Return the physical schema with all columns nullable: a merged row may still miss a required value."""
     return pa.schema([item.with_nullable(True) for item in arrow_schema(table, physical=True)])
 
 
 def _conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    columns = [
-        rows[item.name].cast(item.type)
-        if item.name in rows.column_names
-        else pa.chunked_array([pa.nulls(rows.num_rows, item.type)])
-        for item in schema
-    ]
-    return pa.table(columns, schema=schema)
+    if rows.schema.equals(schema):
+        return rows
+    columns = []
+    for item in schema:
+        index = rows.schema.get_field_index(item.name)
+        if index < 0:
+            columns.append(pa.chunked_array([pa.nulls(rows.num_rows, item.type)]))
+        else:
+            # A cast of equal types copies nothing, and takes longer than the rest.
+            column = rows.column(index)
+            columns.append(column if column.type == item.type else column.cast(item.type))
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _changed(batch: ChangeBatch, name: str) -> Mask:

@@ -112,7 +112,7 @@ class ThreeWayTable:
         table, pin = self.table_of(state), self.pin(state)
         if table is None or pin is None:
             return None
-        return Side(self.states.of(state).tables, pin, self.stored_columns_of(state))
+        return Side(self.states.of(state).tables, pin, self.stored_columns_of(state), self.states.cache)
 
     def overlay_of(self, state: StateName) -> Overlay | None:
         """Return the rows in which a virtual state differs from what is stored; None where it is stored."""

@@ -109,11 +109,5 @@ def _spread(entities: Ordinals, scores: npt.NDArray[np.float64], ordinals: Ordin
     """Convert scores of entities, which are ascending, to scores of the rows that are bound to them."""
     if not len(entities):
         return RowScores(np.zeros(len(ordinals)), np.zeros(len(ordinals), np.bool_))
-    # One position behind the last entity, which is also that of null.
-    end = int(entities[-1]) + 1
-    is_ranked = np.zeros(end + 1, np.bool_)
-    is_ranked[entities] = True
-    ranked = is_ranked[np.minimum(ordinals, end)]
-    values = np.zeros(len(ordinals))
-    values[ranked] = scores[np.searchsorted(entities, ordinals[ranked])]
-    return RowScores(values, ranked)
+    places = np.minimum(np.searchsorted(entities, ordinals), len(entities) - 1)
+    return RowScores(scores[places], entities[places] == ordinals)

@@ -12,15 +12,17 @@ from omnigraph.api.results.merges import Merged, MergeRequest
 
 if TYPE_CHECKING:
     from omnigraph.api.local.authorizer import Authorizer
+    from omnigraph.engine.memory.row_lookups import CachedIds
     from omnigraph.graph.repository import Repository
 
 
 class LocalBranches(Branches):
     """`Branches` over a repository."""
 
-    def __init__(self, repository: Repository, authorizer: Authorizer) -> None:
+    def __init__(self, repository: Repository, authorizer: Authorizer, cache: CachedIds) -> None:
         self._repository = repository
         self._authorizer = authorizer
+        self._cache = cache
 
     def _list(self, prefix: str, after: str | None, limit: int | None) -> list[str]:
         from omnigraph.graph.branch_lookup import list_branches
@@ -42,4 +44,6 @@ class LocalBranches(Branches):
     def _merge(self, source: str, options: MergeRequest) -> Merged:
         actor = self._authorizer.authorize("branch_merge", source, options.into, actor=options.actor)
         self._authorizer.authorize("read", source, actor=actor)
-        return run_merge(self._repository, source, replace(options, actor=actor), self._authorizer)
+        return run_merge(
+            self._repository, source, replace(options, actor=actor), self._authorizer, self._cache
+        )

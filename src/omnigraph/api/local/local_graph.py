@@ -76,7 +76,7 @@ class LocalGraph(LocalChangeReads, Graph):
     ) -> None:
         authorizer = Authorizer(repository, options.actor, gate, granted)
         super().__init__(repository, authorizer, reader.cache)
-        self.branches = LocalBranches(repository, authorizer)
+        self.branches = LocalBranches(repository, authorizer, reader.ids)
         self.tags = LocalTags(repository, authorizer)
         self.schema = LocalSchemaView(repository, authorizer)
         self._options = options
@@ -200,7 +200,7 @@ class LocalGraph(LocalChangeReads, Graph):
     def _load(self, request: LoadRequest) -> LoadReceipt:
         actor = self._authorizer.authorize("change", request.branch, actor=request.actor)
         request = replace(request, actor=actor, external_blobs=self.external_blobs)
-        return run_load(self._repository, request, self._authorizer)
+        return run_load(self._repository, request, self._authorizer, self._reader.ids)
 
     def load_run(self, request: LoadRequest) -> LoadReceipt:
         """Load the rows of a pipeline run, with its state, as one commit. The request has the run."""
@@ -208,7 +208,9 @@ class LocalGraph(LocalChangeReads, Graph):
 
     def _revert(self, commit_id: str, options: MergeRequest) -> Merged:
         actor = self._authorizer.authorize("change", options.into, actor=options.actor)
-        return run_revert(self._repository, commit_id, replace(options, actor=actor), self._authorizer)
+        return run_revert(
+            self._repository, commit_id, replace(options, actor=actor), self._authorizer, self._reader.ids
+        )
 
     # --- history -----------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from omnigraph.spark.engine.reject_table import append_to_table
 
 if TYPE_CHECKING:
     from omnigraph.api.local.authorizer import Authorizer
+    from omnigraph.engine.committed_rows import RowAddressCache
     from omnigraph.graph.publish import PublishReceipt
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.write_request import WriteRequest, WriteResult
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
 SPARK_BYTES = 256 << 20
 
 
-def run_load(repository: Repository, request: LoadRequest, authorizer: Authorizer) -> LoadReceipt:
+def run_load(
+    repository: Repository, request: LoadRequest, authorizer: Authorizer, cache: RowAddressCache
+) -> LoadReceipt:
     """Read and validate the whole input, then commit once. If anything fails, nothing is committed.
 
-    A branch that was created for the load remains if the load fails.
+    A branch that was created for the load remains if the load fails. `cache` finds committed rows of small loads.
     """
     from omnigraph.graph.branch_lookup import has_branch
     from omnigraph.load.load import LoadResult
@@ -61,7 +64,7 @@ def run_load(repository: Repository, request: LoadRequest, authorizer: Authorize
             if on_spark:
                 receipt, prepared = _load_on_spark(repository, request, target)
             else:
-                receipt, prepared = _load_locally(repository, request, target, warnings)
+                receipt, prepared = _load_locally(repository, request, target, warnings, cache)
         except OmnigraphError as error:
             if target is not None:
                 target.write_refused(error)
@@ -126,7 +129,11 @@ def _quarantine(request: LoadRequest, target: RejectTarget | None) -> Quarantine
 
 
 def _load_locally(
-    repository: Repository, request: LoadRequest, target: RejectTarget | None, warnings: WarningCollector
+    repository: Repository,
+    request: LoadRequest,
+    target: RejectTarget | None,
+    warnings: WarningCollector,
+    cache: RowAddressCache,
 ) -> WriteResult[LoadResult]:
     from omnigraph.load.load import prepare_load
     from omnigraph.load.spool import Spool
@@ -172,6 +179,7 @@ def _load_locally(
             dry_run=request.dry_run,
             quarantine=quarantine,
             index_later=request.index_later,
+            cache=cache,
         )
         return repository.write(request.base, write, prepare if target is None else target.writing(prepare))
 

@@ -15,13 +15,16 @@ from omnigraph.graph.branch_names import normalize_branch_name
 
 if TYPE_CHECKING:
     from omnigraph.api.local.authorizer import Authorizer
+    from omnigraph.engine.memory.row_lookups import CachedIds
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.write_request import WriteResult
     from omnigraph.merge.prepare_merge import MergeResult
     from omnigraph.merge.state_merge import MergeOptions
 
 
-def run_merge(repository: Repository, source: str, request: MergeRequest, authorizer: Authorizer) -> Merged:
+def run_merge(
+    repository: Repository, source: str, request: MergeRequest, authorizer: Authorizer, cache: CachedIds
+) -> Merged:
     """Merge a branch into another.
 
     With `delete_source` the branch is deleted afterwards if the policy allows it and the branch has no new commits.
@@ -33,11 +36,15 @@ def run_merge(repository: Repository, source: str, request: MergeRequest, author
     source, into = normalize_branch_name(source), normalize_branch_name(request.into)
     if source == into:
         raise InvalidInput("branch_merge requires distinct source and target branches")
-    options = _merge_options(repository, request)
+    options = _merge_options(repository, request, cache)
     theirs = repository.snapshot(source)
 
     write = WriteRequest(
-        "merge", actor=request.actor, message=request.message, expected_head=request.if_commit, alone=True
+        "merge",
+        actor=request.actor,
+        message=request.message,
+        expected_head=request.if_commit,
+        starts_group=True,
     )
     with _hiding_values(authorizer, request, ("base", "ours")) as hide:
         written = repository.write(
@@ -58,7 +65,7 @@ def run_merge(repository: Repository, source: str, request: MergeRequest, author
 
 
 def run_revert(
-    repository: Repository, commit_id: str, request: MergeRequest, authorizer: Authorizer
+    repository: Repository, commit_id: str, request: MergeRequest, authorizer: Authorizer, cache: CachedIds
 ) -> Merged:
     """Undo a commit with a new commit.
 
@@ -69,7 +76,7 @@ def run_revert(
     from omnigraph.merge.prepare_merge import prepare_revert
 
     commit_id = authorizer.authorize_commit_id("read", commit_id, actor=request.actor)
-    options = _merge_options(repository, request)
+    options = _merge_options(repository, request, cache)
     undone = repository.snapshot(request.into, commit_id)
     if undone.commit.parent is None:
         raise Conflict(
@@ -90,7 +97,7 @@ def run_revert(
         actor=request.actor,
         message=request.message if request.message is not None else f"revert {commit_id}",
         expected_head=request.if_commit,
-        alone=True,
+        starts_group=True,
     )
     with _hiding_values(authorizer, request, ("ours",)) as hide:
         written = repository.write(
@@ -118,12 +125,12 @@ def _hiding_values(
         raise
 
 
-def _merge_options(repository: Repository, request: MergeRequest) -> MergeOptions:
+def _merge_options(repository: Repository, request: MergeRequest, cache: CachedIds) -> MergeOptions:
     from omnigraph.merge.resolutions import Resolutions
     from omnigraph.merge.state_merge import MergeOptions
 
     resolutions = Resolutions.of(request.resolve)
-    return MergeOptions(resolutions, repository.reserve_identities, request.progress, request.dry_run)
+    return MergeOptions(resolutions, repository.reserve_identities, request.progress, request.dry_run, cache)
 
 
 def _merged(written: WriteResult[MergeResult], request: MergeRequest) -> Merged:

@@ -7,7 +7,7 @@ address in batches, so that memory depends neither on the size of the table nor 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -16,14 +16,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.arrow_arrays import single_array
 from omnigraph.engine.diff.column_equality import Bools, differing
 from omnigraph.engine.diff.diff_ids import IdFilter
 from omnigraph.engine.diff.diff_pairs import DELETE, INSERT, KEYS, UPDATE, Pairs, open_pairs
 from omnigraph.errors import InvalidInput, StorageError
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.row_addresses import Addresses
+from omnigraph.store.tables.row_addresses import (
+    Addresses,
+    Offsets,
+    fragments_of,
+    make_addresses,
+    offsets_of,
+)
+from omnigraph.store.tables.table_fragments import TableFragment
 from omnigraph.store.tables.tables import Tables
 from omnigraph.store.tables.version_diff import (
+    KnownFragments,
     Slice,
     VersionDiff,
     compare_versions,
@@ -34,6 +43,7 @@ from omnigraph.store.tables.version_diff import (
 __all__ = ["DELETE", "INSERT", "IN_MEMORY_ROWS", "UPDATE", "ChangeBatch", "Side", "TableDiff"]
 
 ID = "id"
+_STORED_KEYS = pa.schema([(ID, pa.string()), ("address", pa.uint64())])
 
 # Up to this many stored rows are paired in memory; for more, a database is imported.
 IN_MEMORY_ROWS = 200_000
@@ -55,6 +65,7 @@ class Side:
     tables: Tables
     pin: TablePin
     columns: Mapping[str, str]
+    cache: KnownFragments | None = field(default=None, compare=False)
 
     def field(self, name: str) -> pa.Field | None:
         """Return a column by its common name, as nullable; None if this version does not have it."""
@@ -70,6 +81,57 @@ class Side:
                 details={"dataset": self.pin.path},
             )
         return pa.field(name, self._schema.field(index).type)
+
+    def keys_in_memory(self, fragment: int, offsets: Offsets | None) -> pa.RecordBatch | None:
+        """Return the ids and addresses of rows of a fragment; None if they have to be read."""
+        known = self._fragments.get(fragment)
+        if known is None or (offsets is None and known.deletions is not None):
+            return None
+        rows = self._rows_in_memory(known, [self.columns[ID]])
+        if rows is None:
+            return None
+        chosen = np.arange(rows.num_rows, dtype=np.uint32) if offsets is None else offsets
+        ids = (
+            single_array(rows.column(0))
+            if offsets is None
+            else single_array(rows.column(0).take(pa.array(chosen)))
+        )
+        return pa.RecordBatch.from_arrays(
+            [ids, pa.array(make_addresses(fragment, chosen))], schema=_STORED_KEYS
+        )
+
+    def take(self, addresses: Addresses, columns: Sequence[str]) -> pa.Table:
+        """Return the rows at ascending addresses by physical column. Rows in memory are not read."""
+        fragments, starts = np.unique(fragments_of(addresses), return_index=True)
+        parts = []
+        for fragment, part in zip(fragments.tolist(), np.split(addresses, starts[1:]), strict=True):
+            known = self._fragments.get(fragment)
+            rows = None if known is None else self._rows_in_memory(known, columns)
+            if rows is None:
+                return take_addresses(self.tables, self.pin, addresses, columns)
+            parts.append(rows.take(pa.array(offsets_of(part))))
+        return pa.concat_tables(parts)
+
+    @cached_property
+    def _fragments(self) -> Mapping[int, TableFragment]:
+        if self.cache is None:
+            return {}
+        return {item.id: item for item in self.cache.fragments(self.tables, self.pin)}
+
+    def _rows_in_memory(self, fragment: TableFragment, columns: Sequence[str]) -> pa.Table | None:
+        """Return all rows that were written to a fragment, if they are in memory as storage returns them."""
+        rows = None if self.cache is None else self.cache.written_rows(self.pin.path, fragment)
+        if rows is None or rows.num_rows != fragment.physical_rows:
+            return None
+        for name in columns:
+            index, stored = rows.schema.get_field_index(name), self._schema.get_field_index(name)
+            if index < 0 or stored < 0:
+                return None
+            # A Blob is written in another form than it is read in.
+            type_ = rows.schema.field(index).type
+            if type_ != self._schema.field(stored).type or pa.types.is_struct(type_):
+                return None
+        return rows.select(list(columns))
 
     @cached_property
     def _schema(self) -> pa.Schema:
@@ -227,15 +289,15 @@ class TableDiff:
         side = self.after or self.before
         if side is None:
             return VersionDiff()
-        pins = (None if found is None else found.pin for found in (self.before, self.after))
-        return compare_versions(side.tables, *pins)
+        before, after = (None if found is None else found.pin for found in (self.before, self.after))
+        return compare_versions(side.tables, before, after, side.cache)
 
 
 def _coalesce_keys(side: Side, slices: Sequence[Slice], rows: int) -> Iterator[pa.Table]:
     """Yield the ids and addresses of slices in tables of at least `rows` rows, except for the last."""
     waiting: list[pa.RecordBatch] = []
     count = 0
-    for batch in slice_rows(side.tables, side.pin, slices, [side.columns[ID]]):
+    for batch in _keys_of(side, slices):
         waiting.append(batch)
         count += batch.num_rows
         if count >= rows:
@@ -245,8 +307,21 @@ def _coalesce_keys(side: Side, slices: Sequence[Slice], rows: int) -> Iterator[p
         yield _key_table(waiting)
 
 
+def _keys_of(side: Side, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
+    unread = []
+    for item in slices:
+        known = side.keys_in_memory(item.fragment, item.offsets)
+        if known is None:
+            unread.append(item)
+        else:
+            yield known
+    if unread:
+        for batch in slice_rows(side.tables, side.pin, unread, [side.columns[ID]]):
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=_STORED_KEYS)
+
+
 def _key_table(batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    return pa.Table.from_batches(batches).rename_columns([ID, "address"])
+    return pa.Table.from_batches(batches, _STORED_KEYS)
 
 
 def _images(
@@ -262,7 +337,7 @@ def _images(
     places[np.flatnonzero(there)[order]] = np.arange(count)
     found = pa.table({})
     if side is not None and names:
-        found = take_addresses(side.tables, side.pin, present[order], [side.columns[name] for name in names])
+        found = side.take(present[order], [side.columns[name] for name in names])
         found = found.rename_columns(names).take(pa.array(places, mask=~there))
     ids = pc.if_else(pa.array(there), pairs.ids, pa.scalar(None, pa.string()))
     columns = [

@@ -184,23 +184,6 @@ class CachedTable:
         is_vector = pa.types.is_fixed_size_list(self._type(physical))
         return not is_vector or reads * _FEW_READS >= self.num_rows
 
-    def _cached_before(self, physical: str, ordinals: Ordinals) -> ColumnData | None:
-        """Return the column of a version before this one if it has values at all of the positions.
-
-        Rows keep their positions, so few rows that are not new need no extension of the column, which reads the new
-        rows. Reads of whole columns extend them.
-        """
-        found: ColumnData | None = self.cache.latest(self._family(physical))
-        if (
-            found is None
-            or not self.numbers.continues(found.numbers)
-            or int(ordinals.max()) >= len(found.column)
-        ):
-            return None
-        # Counts as a use, so that the column stays cached.
-        self.cache.get(self._family(physical), found.numbers.serial)
-        return found
-
     def _family(self, physical: str) -> tuple[str, str, str, int]:
         return ("column", self.pin.path, physical, self.numbers.lineage)
 
@@ -240,7 +223,7 @@ class CachedTable:
     def value_bytes(self, name: str) -> float:
         """Return the mean size of a value, or an estimate if the column is not cached."""
         physical = self.layout.physical(name)
-        cached: ColumnData | None = self.cache.latest(self._family(physical))
+        cached: ColumnData | None = self.cache.get(self._family(physical), self.numbers.serial)
         if cached is not None and len(cached.column):
             return max(1.0, cached.nbytes / len(cached.column))
         return type_bytes(self._type(physical))
@@ -250,10 +233,7 @@ class CachedTable:
         physical = self.layout.physical(name)
         if not len(ordinals):
             return pa.array([], self._type(physical))
-        cached = self._cached_before(physical, ordinals)
-        if cached is None:
-            pays_off = self._pays_off(physical, len(ordinals))
-            cached = self._cached(physical) if pays_off else self._known(physical)
+        cached = self._cached(physical) if self._pays_off(physical, len(ordinals)) else self._known(physical)
         if cached is not None:
             return cached.column.take(ordinals)
         distinct, places = np.unique(ordinals, return_inverse=True)
@@ -439,35 +419,20 @@ class CachedTable:
 
     def position(self, id_: str) -> int:
         """Return the position of the row with an id, or -1."""
-        found = self._find(id_)
-        if found is None:
+        index = self._id_index()
+        if index is None:
             rows, _ = self.find_rows(f"id = {quote_string(id_)}")
             return int(rows[0]) if len(rows) else -1
-        fragment, offset = found
-        return -1 if fragment is None else self.numbers.by_file[fragment.files].start + offset
+        found = self._locate(index, id_)
+        return -1 if found is None else self.numbers.by_file[found[0].files].start + found[1]
 
     def address(self, id_: str) -> int | None:
         """Return the storage address of the row with an id, -1 if there is none, None if ids are not cached."""
-        found = self._find(id_)
-        if found is None:
+        index = self._id_index()
+        if index is None:
             return None
-        fragment, offset = found
-        return -1 if fragment is None else (fragment.id << 32) | offset
-
-    def _find(self, id_: str) -> tuple[TableFragment | None, int] | None:
-        """Return the fragment and the offset of a row; no fragment if there is no row; None if ids are not cached.
-
-        An id has one row in a version. If an index of older versions has a row that this version still has, the new
-        files need not be read.
-        """
-        known: IdIndex | None = self.cache.latest(("ids", self.pin.path))
-        found = None if known is None else self._locate(known, id_)
-        if found is None:
-            index = self._id_index()
-            if index is None:
-                return None
-            found = None if index is known else self._locate(index, id_)
-        return found or (None, 0)
+        found = self._locate(index, id_)
+        return -1 if found is None else (found[0].id << 32) | found[1]
 
     def _locate(self, index: IdIndex, id_: str) -> tuple[TableFragment, int] | None:
         """Return the fragment and the offset of a row by the id index; None if there is no such row.

@@ -10,9 +10,17 @@ import pyarrow as pa
 from omnigraph.engine.memory.cached_table import CachedTable
 from omnigraph.engine.memory.id_index import MAX_UNSORTED_IDS, IdIndex
 from omnigraph.engine.memory.memory_cache import Cache
-from omnigraph.engine.memory.table_versions import extend_fragments, keep_written_rows, table_fragments
+from omnigraph.engine.memory.table_versions import (
+    extend_fragments,
+    keep_written_rows,
+    known_deleted_rows,
+    table_fragments,
+    written_rows,
+)
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.row_addresses import Offsets
+from omnigraph.store.tables.table_fragments import TableFragment
 from omnigraph.store.tables.tables import Tables
 
 
@@ -37,6 +45,18 @@ class CachedIds:
     def rows(self, snapshot: Snapshot, key: str, addresses: Sequence[int]) -> pa.Table | None:
         """Return rows by address with their physical columns, if this process has written them recently."""
         return CachedTable(snapshot, key, self._cache).rows_in_memory(addresses)
+
+    def fragments(self, tables: Tables, pin: TablePin) -> tuple[TableFragment, ...]:
+        """Return the fragments of a version in row order."""
+        return table_fragments(self._cache, tables, pin)
+
+    def deleted_offsets(self, fragment: TableFragment) -> Offsets | None:
+        """Return the offsets of the deleted rows of a fragment, ascending; None if they are not in memory."""
+        return known_deleted_rows(self._cache, fragment)
+
+    def written_rows(self, path: str, fragment: TableFragment) -> pa.Table | None:
+        """Return all rows that were written to a fragment, by offset; None if they are not in memory."""
+        return written_rows(self._cache, path, fragment)
 
     def learn(
         self, tables: Tables, base: TablePin, pin: TablePin, deleted: Collection[int] | None, rows: pa.Table

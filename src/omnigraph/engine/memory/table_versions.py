@@ -105,6 +105,14 @@ def deleted_rows(cache: Cache, tables: Tables, pin: TablePin, fragment: TableFra
     ).offsets
 
 
+def known_deleted_rows(cache: Cache, fragment: TableFragment) -> Offsets | None:
+    """Return the offsets of the deleted rows of a fragment, ascending; None if they are not in memory."""
+    if fragment.deletions is None:
+        return _NONE
+    found: _DeletedRows | None = cache.get(("deleted", fragment.files), fragment.deletions)
+    return None if found is None else found.offsets
+
+
 def row_numbers(cache: Cache, tables: Tables, pin: TablePin) -> RowNumbers:
     """Return the positions of the rows of a table version.
 

@@ -86,9 +86,6 @@ def as_number(value: Value) -> int:
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     """Return the integer at a position and the position after it."""
-    if position < len(data) and data[position] < 0x80:
-        # Most numbers have one byte.
-        return data[position], position + 1
     number = 0
     for count, byte in enumerate(data[position : position + _LONGEST_VARINT]):
         number |= (byte & 0x7F) << (7 * count)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from lance.fragment import FragmentMetadata
 
 from omnigraph.store.lance.lance_files import file_name
-from omnigraph.store.lance.protobuf import Value, as_bytes, as_number, read_field, read_fields
+from omnigraph.store.lance.protobuf import as_bytes, as_number, read_field, read_fields
 
 # The end of a manifest file: the position of the message, the format version and the magic number.
 _FOOTER: Final = struct.Struct("<QHH4s")
@@ -35,8 +35,8 @@ _DELETION_FIELDS: Final = frozenset(range(1, 5))
 _DELETION_SUFFIXES: Final = ("arrow", "bin")
 # A reader must know the deletion files of a version with this flag, and nothing else.
 _KNOWN_FLAGS: Final = 1
-# The wire type of bytes, in the lowest three bits of the key of a field.
-_BYTES_TYPE: Final = 2
+# The key of a fragment: its field number and the wire type of bytes.
+_FRAGMENT_KEY: Final = _FRAGMENTS << 3 | 2
 # Versions share most fragments with the versions before them.
 _PARSED_FRAGMENTS: Final = 1 << 14
 
@@ -129,31 +129,34 @@ def _parse_message(message: bytes) -> StoredVersion | None:
     fragments = []
     columns = []
     while position < len(message):
+        if message[position] == _FRAGMENT_KEY:
+            # Most fields are fragments, whose length takes one or two bytes.
+            size = message[position + 1]
+            start = position + 2
+            if size >= 0x80 and message[start] < 0x80:
+                size = (size & 0x7F) | message[start] << 7
+                start += 1
+            if size < 1 << 14 and start + size <= len(message):
+                fragment = _parse_fragment(message[start : start + size])
+                if fragment is None:
+                    return None
+                fragments.append(fragment)
+                position = start + size
+                continue
         start = position
-        key = message[position]
-        if key & 0x87 == _BYTES_TYPE and (message[position + 1] < 0x80 or message[position + 2] < 0x80):
-            # Inlined, because a version has a field for each fragment, and their lengths take one or two bytes.
-            size, first = message[position + 1], position + 2
-            if size >= 0x80:
-                size = size & 0x7F | message[first] << 7
-                first += 1
-            number, position = key >> 3, first + size
-            value: Value = message[first:position]
-        else:
-            number, value, position = read_field(message, position)
-        if number == _FRAGMENTS:
+        number, value, position = read_field(message, position)
+        if number in _SCHEMA:
+            columns.append(message[start:position])
+        elif number == _FRAGMENTS:
+            # A fragment of many files.
             fragment = _parse_fragment(as_bytes(value))
             if fragment is None:
                 return None
             fragments.append(fragment)
-        elif number in _SCHEMA:
-            columns.append(message[start:position])
         elif number == _VERSION:
             version = as_number(value)
         elif number == _READER_FLAGS:
             flags = as_number(value)
-    if position != len(message):
-        raise ValueError("the last field is cut")
     if flags & ~_KNOWN_FLAGS:
         return None
     return StoredVersion(version, tuple(fragments), b"".join(columns))

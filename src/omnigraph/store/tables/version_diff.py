@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import lance
 import numpy as np
@@ -58,19 +59,41 @@ class VersionDiff:
     added_rows: int = 0
 
 
-def compare_versions(tables: Tables, before: TablePin | None, after: TablePin | None) -> VersionDiff:
+class KnownFragments(Protocol):
+    """Optional cache of fragments, of their deleted rows, and of the rows of small fragments."""
+
+    def fragments(self, tables: Tables, pin: TablePin) -> Sequence[TableFragment]:
+        """Return the fragments of a version in row order."""
+        ...
+
+    def deleted_offsets(self, fragment: TableFragment) -> Offsets | None:
+        """Return the offsets of the deleted rows of a fragment, ascending; None if they are not in memory."""
+        ...
+
+    def written_rows(self, path: str, fragment: TableFragment) -> pa.Table | None:
+        """Return all rows that were written to a fragment, by offset; None if they are not in memory."""
+        ...
+
+
+def compare_versions(
+    tables: Tables, before: TablePin | None, after: TablePin | None, cache: KnownFragments | None = None
+) -> VersionDiff:
     """Return what two versions do not share; `None` is a table that does not exist. No data file is read."""
     if before is not None and after is not None and before.path == after.path:
         if before.version == after.version:
             return VersionDiff()
-        return _compare(tables, before, after)
-    removed, removed_rows = _all_rows(() if before is None else list_fragments(tables, before))
-    added, added_rows = _all_rows(() if after is None else list_fragments(tables, after))
+        return _compare(tables, before, after, cache)
+    removed, removed_rows = _all_rows(() if before is None else _fragments(tables, before, cache))
+    added, added_rows = _all_rows(() if after is None else _fragments(tables, after, cache))
     return VersionDiff(removed, added, removed_rows, added_rows)
 
 
 def translate_addresses(
-    tables: Tables, before: TablePin, after: TablePin, addresses: Addresses
+    tables: Tables,
+    before: TablePin,
+    after: TablePin,
+    addresses: Addresses,
+    cache: KnownFragments | None = None,
 ) -> tuple[Addresses, npt.NDArray[np.bool_]]:
     """Return the addresses in one version of rows with known addresses in another, and a mask of those that exist.
 
@@ -80,9 +103,9 @@ def translate_addresses(
     exists = np.zeros(len(addresses), bool)
     if before.path != after.path:
         return translated, exists
-    new_by_files = {item.files: item for item in list_fragments(tables, after)}
+    new_by_files = {item.files: item for item in _fragments(tables, after, cache)}
     fragment_ids = fragments_of(addresses)
-    for old in list_fragments(tables, before):
+    for old in _fragments(tables, before, cache):
         indexes = np.flatnonzero(fragment_ids == np.uint64(old.id))
         new = new_by_files.get(old.files)
         if not len(indexes) or new is None:
@@ -130,8 +153,12 @@ def take_addresses(tables: Tables, pin: TablePin, addresses: Addresses, columns:
         return _take(tables.open(pin.path, pin.version), addresses, columns)
 
 
-def _compare(tables: Tables, before: TablePin, after: TablePin) -> VersionDiff:
-    old, new = list_fragments(tables, before), list_fragments(tables, after)
+def _fragments(tables: Tables, pin: TablePin, cache: KnownFragments | None) -> Sequence[TableFragment]:
+    return list_fragments(tables, pin) if cache is None else cache.fragments(tables, pin)
+
+
+def _compare(tables: Tables, before: TablePin, after: TablePin, cache: KnownFragments | None) -> VersionDiff:
+    old, new = _fragments(tables, before, cache), _fragments(tables, after, cache)
     old_by_files = {item.files: item for item in old}
     new_by_files = {item.files: item for item in new}
     removed, removed_rows = _all_rows([item for item in old if item.files not in new_by_files])
@@ -140,9 +167,14 @@ def _compare(tables: Tables, before: TablePin, after: TablePin) -> VersionDiff:
         other = old_by_files.get(fragment.files)
         if other is None or other.deletions == fragment.deletions:
             continue
-        old_offsets = _live_offsets(tables, before, other)
-        new_offsets = _live_offsets(tables, after, fragment)
-        lost, gained = _difference(old_offsets, new_offsets), _difference(new_offsets, old_offsets)
+        old_deleted = None if cache is None else cache.deleted_offsets(other)
+        new_deleted = None if cache is None else cache.deleted_offsets(fragment)
+        if old_deleted is not None and new_deleted is not None:
+            lost, gained = _difference(new_deleted, old_deleted), _difference(old_deleted, new_deleted)
+        else:
+            old_offsets = _live_offsets(tables, before, other)
+            new_offsets = _live_offsets(tables, after, fragment)
+            lost, gained = _difference(old_offsets, new_offsets), _difference(new_offsets, old_offsets)
         if len(lost):
             removed = (*removed, Slice(other.id, lost))
         if len(gained):
