@@ -31,11 +31,12 @@ Distances: TypeAlias = npt.NDArray[np.float64]
 DEFAULT_NPROBES: Final = 20
 # A product quantization orders the neighbours less exactly than the others.
 DEFAULT_REFINE: Final[dict[VectorIndexKind, int]] = {"ivf_rq": 5, "ivf_pq": 20, "hnsw": 5}
-# Comparing so many rows exactly costs about as much as a search of the index.
+# Comparing vectors with so many numbers in all costs about as much as a search of the index.
+_EXACT_NUMBERS: Final = 640_000
+MIN_EXACT_ROWS: Final = 1_000
 MAX_EXACT_ROWS: Final = 10_000
 # The index is asked for at least so many neighbours.
 _MIN_NEIGHBOURS: Final = 50
-_FEW_CANDIDATES: Final = f"at most {MAX_EXACT_ROWS:,} candidates"
 # One more partition is searched for so many neighbours.
 _NEIGHBOURS_PER_PARTITION: Final = 512
 # Neighbours that the index is asked for beyond the expected number, when only some rows are candidates.
@@ -122,8 +123,9 @@ class VectorSearch:
         """Return how so many candidates are searched."""
         if self.settings.exact:
             return SearchPath(None, "the option `exact`")
-        if candidates <= MAX_EXACT_ROWS:
-            return SearchPath(None, _FEW_CANDIDATES)
+        few = exact_rows(self.table.vector_dimension(self.name))
+        if candidates <= few:
+            return SearchPath(None, f"at most {few:,} candidates")
         indexes = self.table.cache.get_or_build(
             ("vector index", self.table.pin.path, self.table.layout.physical(self.name)),
             self.table.pin.version,
@@ -138,11 +140,11 @@ class VectorSearch:
         covered = sum(item.rows for item in self.table.fragments() if item.id in index.fragments)
         if not self.table.snapshot.tables.indexes.is_intact(self.table.pin.path, self.table.pin.version):
             return SearchPath(None, "an index of the table is damaged")
-        if covered * candidates <= MAX_EXACT_ROWS * rows:
+        if covered * candidates <= few * rows:
             return SearchPath(None, f"the index covers about {covered * candidates // rows:,} candidates")
         if not _is_searchable(self.query, self.metric):
             return SearchPath(None, "the query vector is too long or too short for an index")
-        return SearchPath(index, f"more than {MAX_EXACT_ROWS:,} candidates", rows - covered)
+        return SearchPath(index, f"more than {few:,} candidates", rows - covered)
 
     def _stored_indexes(self) -> _StoredIndexes:
         with self.table.snapshot.reading():
@@ -201,6 +203,15 @@ class _StoredIndexes:
     @property
     def nbytes(self) -> int:
         return 64 + sum(item.nbytes for item in self.items)
+
+
+def exact_rows(dimension: int) -> int:
+    """Return the number of candidates up to which vectors of a dimension are compared without an index.
+
+    >>> exact_rows(16), exact_rows(128), exact_rows(1536)
+    (10000, 5000, 1000)
+    """
+    return min(MAX_EXACT_ROWS, max(MIN_EXACT_ROWS, _EXACT_NUMBERS // dimension))
 
 
 def _smallest(ordinals: Ordinals, distances: Distances, count: int) -> tuple[Ordinals, Distances]:
