@@ -194,6 +194,16 @@ def test_newest_version_that_states_another_version_is_refused(on_disk: Stored) 
     place = on_disk.whole.rindex(bytes([3 << 3, on_disk.version])) + 1
     bits = [8 * place + bit for bit in range(4)]
     assert on_disk.silent_flips(bits) == []
+    # Lance compares the number when it opens a version, and not when a handle moves on to a version.
+    root = LanceRoot.from_uri(on_disk.uri, {}, "os")
+    manifest = Manifest(root, root.open(PATH, on_disk.version - 1))
+    damaged = bytearray(on_disk.whole)
+    damaged[place] ^= 1
+    on_disk.put(bytes(damaged))
+    with pytest.raises(
+        StorageError, match=f"states version {on_disk.version ^ 1}, expected {on_disk.version}"
+    ):
+        manifest.refresh()
 
 
 def test_hidden_commit_file_is_reported_and_repair_lists_it_again(on_disk: Stored) -> None:
