@@ -99,24 +99,36 @@ def _stage(
     """Return a function that stages the parts of a load. Their split numbers are in the order of the parts.
 
     All files of a part are one job, and each DataFrame is a job of its own. Jobs run at the same time, so that the
-    last tasks of one job do not leave the cluster idle.
+    last tasks of one job do not leave the cluster idle. What several DataFrames share is computed once.
     """
-    planned = [_plan_part(part, catalog, options, run, spark) for part in request.all_parts]
+    from omnigraph.spark.engine.shared_plans import shared_plans
+
+    frames: list[Any] = []
+    planned = [_plan_part(part, catalog, options, run, spark, frames) for part in request.all_parts]
     length = MAX_SPLITS // len(planned)
 
     def stage(job: LoadJob) -> list[SplitReport]:
         jobs = [
             item for number, jobs_of in enumerate(planned) for item in jobs_of(job, number * length, length)
         ]
-        return [report for reports in run_jobs(jobs) for report in reports]
+        with shared_plans(frames):
+            return [report for reports in run_jobs(jobs) for report in reports]
 
     return stage
 
 
 def _plan_part(
-    part: LoadPart, catalog: Catalog, options: StorageOptions, run: RunTasks, spark: Any
+    part: LoadPart,
+    catalog: Catalog,
+    options: StorageOptions,
+    run: RunTasks,
+    spark: Any,
+    all_frames: list[Any],
 ) -> Callable[[LoadJob, int, int], list[StageJob]]:
-    """Return a function that returns the jobs of a part, whose split numbers are in a range of a given length."""
+    """Return a function that returns the jobs of a part, whose split numbers are in a range of a given length.
+
+    The DataFrames of the part are added to `all_frames`.
+    """
     from omnigraph.catalog.table_lookup import find_table
     from omnigraph.load.distributed import staged_splits
     from omnigraph.sources.mapping.type_mapping import with_operations
@@ -136,6 +148,7 @@ def _plan_part(
         for name, item in items.items()
         if _is_spark(item)
     ]
+    all_frames += [frame for _, frame in frames]
     is_path = isinstance(source, str | Path)
     in_memory = others if items else None if is_path else source
     splits = (
