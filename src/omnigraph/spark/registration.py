@@ -82,9 +82,11 @@ def register(
     The Python interpreters of the cluster need omnigraph installed.
     """
     from omnigraph.spark.datasource.datasource import data_source
+    from omnigraph.spark.declarative_pipelines import ignore_accumulators
     from omnigraph.spark.session import share_python
 
     share_python(spark)
+    ignore_accumulators(spark)
     spark.dataSource.register(data_source())
     if graph is None and name is None:
         return None
