@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import omnigraph as og
 import omnigraph.spark
@@ -55,3 +56,18 @@ def test_partitions_of_one_fragment_hold_rows_per_partition(spark: SparkSession,
     counts = [sum(row.part == part for row in parts) for part in sorted({row.part for row in parts})]
     assert sorted(row.age for row in parts) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert max(counts) <= 3
+
+
+def test_temporary_view_in_sql_reads_a_type_and_a_table_is_refused_with_that_hint(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    graph = og.init(tmp_path / "g.omni", schema=SCHEMA)
+    graph.load({"Person": [{"name": "Ana", "age": 7}, {"name": "Bo"}]})
+    options = f"USING omnigraph OPTIONS (uri '{graph.uri}', type 'Person', columns 'name', where 'age = 7')"
+    spark.sql(f"CREATE TEMPORARY VIEW sevens {options}")
+    try:
+        assert [tuple(row) for row in spark.sql("SELECT * FROM sevens").collect()] == [("Ana",)]
+    finally:
+        spark.catalog.dropTempView("sevens")
+    with pytest.raises(AnalysisException, match=r"CREATE TEMPORARY VIEW name USING omnigraph OPTIONS"):
+        spark.sql(f"CREATE TABLE people {options}")

@@ -24,6 +24,12 @@ WRITE_OPTIONS: Final = (*_WRITE, "ifCommit", "idempotencyKey")
 # Spark passes its own last two options on.
 STREAM_OPTIONS: Final = (*_WRITE, "checkpointLocation", "queryName")
 
+# Spark passes the options of a table in its catalog when the table is created, and none when it is read.
+_CATALOG_TABLE: Final = (
+    "Spark passes no options of a table to its source; use CREATE TEMPORARY VIEW name USING omnigraph "
+    "OPTIONS (uri '...', type '...')"
+)
+
 
 def known_options(options: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
     """Return the options by lower-case name, as Spark does; raise `InvalidInput` for an unknown option.
@@ -32,6 +38,8 @@ def known_options(options: Mapping[str, str], known: Sequence[str]) -> dict[str,
     {'uri': 'g', 'storage.region': 'x'}
     """
     values = {name.lower(): value for name, value in options.items()}
+    if "provider" in values:
+        raise InvalidInput("a table USING omnigraph is not supported", hint=_CATALOG_TABLE)
     names = {name.lower() for name in known}
     for name in values:
         if name not in names and not name.startswith(STORAGE_PREFIX):
@@ -72,7 +80,7 @@ def graph_location(values: Mapping[str, str]) -> Location:
 def required(values: Mapping[str, str], name: str) -> str:
     """Return the value of a required option."""
     if not values.get(name):
-        raise InvalidInput(f"the option '{name}' is missing")
+        raise InvalidInput(f"the option '{name}' is missing", hint=None if values else _CATALOG_TABLE)
     return values[name]
 
 
