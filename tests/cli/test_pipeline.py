@@ -34,5 +34,11 @@ def test_pipeline_status_of_a_pipeline_without_runs_is_empty(
         (tmp_path / name).write_text((SHOP / name).read_text())
     run("init", "--schema", str(tmp_path / "schema.pg"), str(tmp_path / "shop.omni"))
     done = run("pipeline", "status", str(tmp_path / "pipeline.yaml"), "--json")
-    assert json.loads(done.stdout) == {"pipeline": "shop", "branch": "main", "published": [], "waiting": []}
+    assert json.loads(done.stdout) == {
+        "pipeline": "shop",
+        "branch": "main",
+        "published": [],
+        "waiting": [],
+        "empty_branches": [],
+    }
     assert "no published runs" in run("pipeline", "status", str(tmp_path / "pipeline.yaml")).stdout

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +20,10 @@ from pyspark import cloudpickle
 
 import omnigraph as og
 import omnigraph.spark
+from omnigraph import pipelines
+from omnigraph.api.interface.branches import Branches
 from omnigraph.errors import OmnigraphError
+from omnigraph.pipelines.target_rows import RunFrames
 from omnigraph.sources import splits
 from omnigraph.sources.splits import Split
 from omnigraph.spark.engine import tasks
@@ -108,6 +113,53 @@ def follow(master: str, uri: str, folder: str, checkpoint: str, fields: str, opt
     return len(files)
 
 
+def pipeline(
+    master: str,
+    file: str,
+    variables: dict[str, str],
+    environment: dict[str, str],
+    *,
+    trap: list[Any] | None = None,
+    stop_at: str | None = None,
+) -> Any:
+    """The report of a run of a pipeline. At the step `stop_at` it stops, says so, and waits to be killed."""
+    kept = dict(os.environ)
+    os.environ.update(environment)
+    try:
+        with stopped(stop_at), trapped(None if trap is None else Trap(*trap)):
+            return pipelines.run(file, spark=master, variables=variables).to_json()
+    except OmnigraphError as error:
+        return {"error": error.message}
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
+
+
+@contextmanager
+def stopped(step: str | None) -> Iterator[None]:
+    """A run stops before it reads rows, before it audits them, or before it merges them."""
+    places: dict[str, tuple[Any, str]] = {
+        "rows": (RunFrames, "build_views"),
+        "audits": (importlib.import_module("omnigraph.pipelines.run"), "run_audits"),
+        "merge": (Branches, "merge"),
+    }
+    if step is None:
+        yield
+        return
+
+    def stop(*_: Any, **__: Any) -> None:
+        answer({"stopped": step})
+        threading.Event().wait()
+
+    owner, name = places[step]
+    kept = getattr(owner, name)
+    setattr(owner, name, stop)
+    try:
+        yield
+    finally:
+        setattr(owner, name, kept)
+
+
 @contextmanager
 def small_splits(split_bytes: int) -> Iterator[None]:
     kept = splits.plan_splits, splits._SPLIT_ROWS
@@ -148,7 +200,13 @@ def main(master: str) -> None:
     # The Pythons of the cluster have omnigraph installed, and nothing of its tests.
     pickling: Any = cloudpickle
     pickling.register_pickle_by_value(traps)
-    calls: dict[str, Callable[..., Any]] = {"load": load, "query": query, "read": read, "follow": follow}
+    calls: dict[str, Callable[..., Any]] = {
+        "load": load,
+        "query": query,
+        "read": read,
+        "follow": follow,
+        "pipeline": pipeline,
+    }
     for line in sys.stdin:
         name, given, named = json.loads(line)
         answer(calls[name](master, *given, **named))

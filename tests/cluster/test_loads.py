@@ -18,6 +18,7 @@ import pytest
 import omnigraph as og
 from tests.cluster.conftest import Driver
 from tests.cluster.outcomes import clean, figures, lines, loaded_here, saved, unfinished, unneeded
+from tests.cluster.shop import check_published, make_shop
 from tests.cluster.traps import Action, Trap
 from tests.spark.loads import BEFORE, SCHEMA, firm, knows, leads, note, person, text_of
 from tests.support.s3 import Bucket
@@ -225,6 +226,26 @@ def test_cluster_load_with_killed_worker_loses_no_row(
     assert len(trap.attempts(task)) > 1
     assert unneeded(graph)
     check_once(graph, found, wanted)
+
+
+def test_cluster_pipeline_on_a_bucket_with_killed_worker_publishes_one_commit(
+    driver: Driver, cluster: Cluster, s3: Bucket, tmp_path: Path
+) -> None:
+    shop = make_shop(s3, tmp_path)
+    trap = trap_of(tmp_path, "hold")
+    driver.tell("pipeline", *shop.given, trap=told(trap))
+    held = wait_until(lambda: both(trap.held("frame")), "a task on each worker")
+    task, process = min(held.items())
+    (worker,) = [item for item in cluster.workers.values() if process in members(item.popen.pid)]
+    worker.kill()
+    trap.let_go()
+    report = driver.answer()
+    # Rows that were exchanged are lost with the worker, so that Spark begins the stage again and counts from 0.
+    assert set(trap.attempts(task, "frame")) - {process}
+    check_published(shop, report)
+    assert shop.graph.branches.list() == ["main"]
+    assert driver.ask("pipeline", *shop.given)["outcome"] == "unchanged"
+    assert not [key for key in s3.keys if "/__staging/" in key or "/__recovery/" in key]
 
 
 def die(driver: Driver, tasks: list[int]) -> None:

@@ -61,10 +61,10 @@ class Trap:
         texts = (path.read_text(encoding="ascii") for path in self._attempts(kind, task))
         return [int(text) for text in texts if text]
 
-    def held(self) -> dict[int, int]:
+    def held(self, kind: str = "split") -> dict[int, int]:
         """By task, the processes that wait to be let go."""
-        tasks = {int(path.name.split("-")[1]) for path in Path(self.folder).glob("split-*")}
-        return {task: pid for task in tasks if task > 1 for pid in self.attempts(task)}
+        tasks = {int(path.name.split("-")[1]) for path in Path(self.folder).glob(f"{kind}-*")}
+        return {task: pid for task in tasks if task > 1 for pid in self.attempts(task, kind)}
 
     def _attempts(self, kind: str, task: int) -> list[Path]:
         return list(Path(self.folder).glob(f"{kind}-{task}-*"))

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import omnigraph as og
 from omnigraph import pipelines
-from omnigraph.errors import InvalidInput
+from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.pipelines.pipeline_file import read_pipeline
 from omnigraph.pipelines.variables import Secrets
 
@@ -44,7 +45,11 @@ def test_example_is_valid() -> None:
         ("from: cust", "form: cust", "line 7: nodes.Customer.from: this key is missing"),
         ("path: in/*.csv", "paht: x", "line 3: sources.customers.path: this key is missing"),
         ("{from: cust}", "{from: cust, modus: x}", "line 7: nodes.Customer.modus: unknown key"),
-        ("{from: cust}", "{from: cust, mode: insert}", "line 7: nodes.Customer.mode: input should be"),
+        (
+            "{from: cust}",
+            "{from: cust, mode: insert}",
+            "line 7: nodes.Customer.mode: expected 'append', 'merge'",
+        ),
         (
             "from: cust",
             "from: custs",
@@ -54,7 +59,58 @@ def test_example_is_valid() -> None:
         ("select id from customers", "selec id", "line 5: views.cust: "),
         ("select id from customers", "drop table customers", "line 5: views.cust: expected a query"),
         ("select id from customers", "select id from cust", "line 5: views.cust: the view reads itself"),
-        ("format: csv", "format: cvs", "line 3: sources.customers"),
+        (
+            "format: csv",
+            "format: cvs",
+            "line 3: sources.customers: unknown format 'cvs'\nhint: did you mean `csv`?",
+        ),
+        ("{format: csv, path: in/*.csv}", "in/*.csv", "line 3: sources.customers: expected a mapping"),
+        (
+            "{format: csv, path: in/*.csv}",
+            "{format: jdbc, url: x}",
+            "line 3: sources.customers: expected one of",
+        ),
+        (
+            "{from: cust}",
+            "{from: cust, dedup: {keys: []}}",
+            "line 7: nodes.Customer.dedup.keys: expected at least",
+        ),
+        (
+            "{from: cust}",
+            "{from: cust, on_orphan: fail}",
+            "line 7: nodes.Customer.on_orphan: unknown key\nhint: `on_orphan` is a key of an edge",
+        ),
+        ("{from: cust}", "{from: 5}", "line 7: nodes.Customer.from: expected text\nhint: put it in quotes"),
+        (
+            "from customers",
+            "from customers where",
+            "line 5: views.cust: invalid SQL near `id from customers where`",
+        ),
+        (
+            "{from: cust}",
+            "{from: cust}\n  City: {from: customers, mode: append}",
+            "line 8: nodes.City.mode: a run is one load, which cannot append this type and merge 'Customer'",
+        ),
+        (
+            "{from: cust}",
+            "{from: cust, mode: append, delete_when: id is null}",
+            "line 7: nodes.Customer.delete_when: the mode append deletes no single rows",
+        ),
+        (
+            "{from: cust}",
+            "{from: cust, delete_when: id =}",
+            "line 7: nodes.Customer.delete_when: invalid SQL near `id =`",
+        ),
+        (
+            "{from: cust}",
+            "{from: cust, order_by: id, dedup: {keys: [id]}}",
+            "line 7: nodes.Customer.order_by: use one of `order_by` and `dedup`",
+        ),
+        (
+            "{from: cust}",
+            "{from: cust}\nquarantine: {path: q, max: 120%}",
+            "line 8: quarantine.max: expected a number of rows, or a percentage such as 0.5%",
+        ),
         (
             "path: in/*.csv",
             "path: '${NOPE}'",
@@ -97,13 +153,14 @@ def test_value_of_a_variable_is_not_in_errors_and_reports(tmp_path: Path) -> Non
     with pytest.raises(InvalidInput) as raised:
         read_pipeline(path, {"ADDRESS": "s3://top-secret"})
     assert "top-secret" not in str(raised.value)
+    path.write_text(BASE.replace("from customers", "from customers where ${WORD}="), encoding="utf-8")
+    with pytest.raises(InvalidInput, match=r"near `customers where \$\{WORD\} =`"):
+        read_pipeline(path, {"WORD": "topsecret"})
     assert "top-secret" not in repr(Secrets({"ADDRESS": "top-secret"}))
     assert Secrets({"A": "top-secret"}).redact("at top-secret/x") == "at ${A}/x"
 
 
 def test_validate_target_that_the_graph_lacks_names_its_line(tmp_path: Path) -> None:
-    import omnigraph as og
-
     og.init(tmp_path / "shop.omni", schema="node City { name: String @key }").close()
     (tmp_path / "p.yaml").write_text(BASE, encoding="utf-8")
     with pytest.raises(og.OmnigraphError, match=r"line 7: nodes\.Customer: unknown type 'node:Customer'"):
@@ -118,3 +175,41 @@ def test_definition_digest_ignores_tests_and_variables(tmp_path: Path) -> None:
     assert read_pipeline(path, {}).digest == before
     path.write_text(BASE.replace("select id", "select 1 as id"), encoding="utf-8")
     assert read_pipeline(path, {}).digest != before
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ("schema: gone.pg\n", "line 8: schema: file `{folder}/gone.pg` not found"),
+        (
+            "schema: shop.pg\n",
+            "line 7: nodes.Customer: `shop.pg` has no node type 'Customer'; did you mean `Custmer`?",
+        ),
+        (
+            "audits:\n  - {query: a.gq#all, expect: count = 0}\n",
+            "line 9: audits.0: file `{folder}/a.gq` not found",
+        ),
+        (
+            "audits:\n  - {query: b.gq#al, expect: count = 0}\n",
+            "line 9: audits.0: `b.gq` has no query 'al'; did you",
+        ),
+    ],
+)
+def test_validate_missing_schema_type_or_query_names_its_line(
+    tmp_path: Path, extra: str, message: str
+) -> None:
+    (tmp_path / "shop.pg").write_text("node Custmer { code: String @key }", encoding="utf-8")
+    query = "query all() { match { $c: Custmer } return { $c.code } }"
+    (tmp_path / "b.gq").write_text(query, encoding="utf-8")
+    file = tmp_path / "p.yaml"
+    file.write_text(BASE + extra, encoding="utf-8")
+    with pytest.raises(og.OmnigraphError) as raised:
+        pipelines.validate(file, variables={})
+    assert str(raised.value).startswith(f"{file}: {message.format(folder=tmp_path)}")
+
+
+def test_run_on_a_graph_that_does_not_exist_names_the_key(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(BASE, encoding="utf-8")
+    with pytest.raises(NotFound, match=r"line 1: graph: there is no graph at .*shop\.omni"):
+        pipelines.run(file, variables={})

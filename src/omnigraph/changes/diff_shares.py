@@ -11,7 +11,7 @@ from omnigraph.catalog.catalog import Table
 from omnigraph.changes.change_records import ChangeFilter, Op
 from omnigraph.changes.change_rows import read_change_rows
 from omnigraph.changes.diff import TypeDiff, compare_states
-from omnigraph.engine.diff.table_diff import Side, TableDiff
+from omnigraph.engine.diff.table_diff import ChangeBatch, Side, TableDiff
 from omnigraph.graph.damage import CommitState, reading
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.manifest.records import CommitRecord, TablePin
@@ -56,6 +56,11 @@ class Share:
         """
         with reading(*self._states(tables)):
             yield from read_change_rows(self._diff(tables), self.commit, self.ops, self.part, schema)
+
+    def changes(self, tables: Tables) -> Iterator[ChangeBatch]:
+        """Yield the changes with the stored rows before and after. Raises `NotFound` as `read` does."""
+        with reading(*self._states(tables)):
+            yield from self._diff(tables).rows.batches(part=self.part)
 
     def _states(self, tables: Tables) -> Iterator[CommitState]:
         for version, commit in ((self.after, self.commit), (self.before, self.parent)):

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.errors import NotFound
 from omnigraph.pipelines.fixtures import run_tests
 from omnigraph.pipelines.pipeline_file import Pipeline, read_pipeline
 from omnigraph.pipelines.plan import plan_pipeline
+from omnigraph.pipelines.references import check_references
 from omnigraph.pipelines.reports import PlanReport, RunReport, StatusReport, TestResult
-from omnigraph.pipelines.run import RunOptions, check_targets, run_pipeline
+from omnigraph.pipelines.run import RunOptions, open_target, run_pipeline
 from omnigraph.pipelines.status import pipeline_status
 
 if TYPE_CHECKING:
@@ -18,13 +20,19 @@ if TYPE_CHECKING:
 
 
 def validate(file: str | Path, *, variables: Mapping[str, str] | None = None) -> Pipeline:
-    """Read a pipeline file and check it, also against the schema of its graph if the graph exists.
+    """Read a pipeline file and check it, also against its schema file and the graph if it exists.
 
     `variables` are the values for ``${NAME}`` in the file; default: the environment variables of the process.
     Raises `InvalidInput` with the line and the key of the first mistake.
     """
     pipeline = read_pipeline(file, variables)
-    check_targets(pipeline)
+    try:
+        graph = open_target(pipeline, "r")
+    except NotFound:
+        check_references(pipeline, None)
+    else:
+        with graph:
+            check_references(pipeline, graph)
     return pipeline
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -187,6 +188,8 @@ class Audit(Section):
         return self
 
 
+# SQL, or a function of a Python file whose parameters are the names of sources and views.
+View: TypeAlias = str | Callable[..., Any]
 Rows: TypeAlias = list[dict[str, Any]]
 
 
@@ -218,7 +221,7 @@ class Definition(Section):
     schema_: str | None = Field(None, alias="schema")
     publish: Publish = Field(default_factory=lambda: Publish.model_validate({}))
     sources: Annotated[dict[str, Source], Field(min_length=1)]
-    views: dict[str, str] = {}
+    views: dict[str, View] = {}
     nodes: dict[str, NodeTarget] = {}
     edges: dict[str, EdgeTarget] = {}
     quarantine: Quarantine | None = None

@@ -73,7 +73,7 @@ def _files(
         example = found.listed[0] if found.listed else None
         # A source without a new file takes part in joins as a whole only if it is not incremental.
         files = found.new if source.incremental is not None else found.listed
-        read = FileRead(found.form, source.columns, source.null, options)
+        read = FileRead(found.form, source.columns, source.null, pipeline.folder, options)
         return file_frame(session(), files, example, read)
 
     return SourceInput(bool(found.new), found.state, found.lineage, frame)
@@ -102,17 +102,21 @@ def _graph(
 
 
 def _kafka(source: KafkaSource, state: SourceState | None, session: GetSession) -> SourceInput:
-    from omnigraph.spark.pipelines.source_frames import check_kafka, kafka_ends, kafka_frame
+    from omnigraph.spark.pipelines.source_frames import check_kafka, kafka_ends, kafka_frame, kafka_range
 
     spark = session()
     check_kafka(spark)
     start = None if state is None or state["kind"] != "offsets" else state["offsets"]
+    topic = source.topic
     # The ends are fixed first, so that every use of the frame reads the same messages.
-    new = kafka_frame(spark, source.servers, source.topic, source.options, start, None)
-    stop = kafka_ends(new, source.topic, start)
+    new = kafka_frame(spark, source.servers, source.options, kafka_range(topic, start, None))
+    stop = kafka_ends(new, topic, start)
+    if stop is None:
+        # A topic without messages has no offsets to continue from.
+        return SourceInput(False, None, SourceLineage("offsets"), lambda: new.limit(0))
 
     def frame() -> Any:
-        return kafka_frame(spark, source.servers, source.topic, source.options, start, stop)
+        return kafka_frame(spark, source.servers, source.options, kafka_range(topic, start, stop))
 
     lineage = SourceLineage("offsets", start=str(start), stop=str(stop))
     return SourceInput(stop != start, {"kind": "offsets", "offsets": stop}, lineage, frame)
@@ -164,7 +168,7 @@ def _relation_frame(source: JdbcSource | TableSource | SparkSource, pipeline: Pi
 
     match source:
         case JdbcSource():
-            relation = source.table if source.table is not None else f"({source.query}) input"
+            relation = _relation_text(source)
             return jdbc_frame(spark, _jdbc_options(source), relation)
         case TableSource():
             return spark.table(source.table)
@@ -182,13 +186,18 @@ def _greatest_frame(
 
     if not isinstance(source, JdbcSource):
         return frame
-    relation = source.table if source.table is not None else f"({source.query}) input"
+    relation = _relation_text(source)
     # The name as the database has it: quoted names are case-sensitive.
     column = find_column(frame, increment.column).name
     mark = "`" if source.url.startswith(_BACKTICKS) else '"'
     quoted = f"{mark}{column.replace(mark, mark * 2)}{mark}"
     greatest = f"(select max({quoted}) as {quoted} from {relation}) greatest_value"
     return jdbc_frame(spark, _jdbc_options(source), greatest)
+
+
+def _relation_text(source: JdbcSource) -> str:
+    # Some databases reserve short names such as `input`.
+    return source.table if source.table is not None else f"({source.query}) omnigraph_input"
 
 
 def _jdbc_options(source: JdbcSource) -> Mapping[str, str]:

@@ -20,12 +20,39 @@ from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import did_you_mean, suggestion
 from omnigraph.maintain.retention import parse_duration
 from omnigraph.pipelines.audit_expressions import parse_expectation
-from omnigraph.pipelines.definition import Definition, FileSource, NodeTarget, Section, SparkSource, TestCase
+from omnigraph.pipelines.definition import (
+    Audit,
+    Dedup,
+    Definition,
+    EdgeTarget,
+    Expected,
+    FileSource,
+    NodeTarget,
+    Publish,
+    Quarantine,
+    Section,
+    SparkSource,
+    TestCase,
+    View,
+)
+from omnigraph.pipelines.python_file import read_python_document, view_parameters
 from omnigraph.pipelines.variables import Secrets, process_variables, substitute, variable_names
 from omnigraph.sources.mapping.document import Document, KeyPath, read_document
 from omnigraph.store.storage_options import resolve_options
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+# The sections of a file, as hints name them. All others are sources.
+_SECTIONS: Final[Mapping[type[Section], str]] = {
+    Audit: "an audit",
+    Dedup: "`dedup`",
+    Definition: "the file",
+    EdgeTarget: "an edge",
+    Expected: "`expect` of a test",
+    NodeTarget: "a node",
+    Publish: "`publish`",
+    Quarantine: "`quarantine`",
+    TestCase: "a test",
+}
 _SQL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -68,10 +95,21 @@ def read_pipeline(path: str | Path, variables: Mapping[str, str] | None = None) 
     `variables` are the values for ``${NAME}``; default: the environment variables of the process. Raises
     `InvalidInput` with the file, the line and the key of the first mistake.
     """
-    document, folder = read_document(path, resolve_options(None))
+    document, folder, digest = _read(path)
     values = process_variables() if variables is None else variables
     secrets = _used_variables(document, values)
-    definition = _parse(document, substitute(document.value, values))
+    try:
+        return _validated(path, document, folder, digest, secrets)
+    except InvalidInput as error:
+        # A message may quote SQL or a key that comes from a variable.
+        redacted, hint = secrets.redact(error.message), secrets.redact(error.hint or "") or None
+        if (redacted, hint) == (error.message, error.hint):
+            raise
+        raise InvalidInput(redacted, hint=hint, details=error.details) from None
+
+
+def _validated(path: str | Path, document: Document, folder: str, digest: str, secrets: Secrets) -> Pipeline:
+    definition = _parse(document, substitute(document.value, secrets.values))
     name = definition.name or Path(str(path)).name.partition(".")[0]
     if not _NAME.fullmatch(name):
         raise document.error(
@@ -85,7 +123,7 @@ def read_pipeline(path: str | Path, variables: Mapping[str, str] | None = None) 
         name=name,
         definition=definition,
         folder=folder,
-        digest=_digest(document),
+        digest=digest,
         view_order=order,
         inputs=_source_inputs(definition, reads, order),
         document=document,
@@ -93,11 +131,16 @@ def read_pipeline(path: str | Path, variables: Mapping[str, str] | None = None) 
     )
 
 
-def _digest(document: Document) -> str:
-    # Tests and formatting do not change what a run does.
-    value = {key: item for key, item in document.value.items() if key != "tests"}
-    text = json.dumps(value, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _read(path: str | Path) -> tuple[Document, str, str]:
+    """Return the document of a file, its folder, and the digest of the definition."""
+    if str(path).endswith(".py"):
+        document, folder, text = read_python_document(Path(path))
+    else:
+        document, folder = read_document(path, resolve_options(None))
+        # Tests and formatting do not change what a run does.
+        value = {key: item for key, item in document.object((), document.value).items() if key != "tests"}
+        text = json.dumps(value, sort_keys=True, default=str)
+    return document, folder, hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _used_variables(document: Document, variables: Mapping[str, str]) -> Secrets:
@@ -131,11 +174,11 @@ def _parse(document: Document, value: Any) -> Definition:
     except ValidationError as error:
         # Values are left out of messages, because they may come from variables.
         first = error.errors(include_input=False, include_url=False)[0]
-        path = _path_of(value, first["loc"])
+        path = _path_of(value, first["loc"], is_missing=first["type"] == "missing")
         raise document.error(path, _message(first), hint=_hint(first, path)) from None
 
 
-def _path_of(value: Any, location: Sequence[str | int]) -> KeyPath:
+def _path_of(value: Any, location: Sequence[str | int], *, is_missing: bool) -> KeyPath:
     """Return the keys of an error's location, without the names of alternatives that pydantic adds."""
     path: list[str] = []
     for number, part in enumerate(location):
@@ -143,13 +186,14 @@ def _path_of(value: Any, location: Sequence[str | int]) -> KeyPath:
             value = value[part]
         elif isinstance(value, list) and isinstance(part, int):
             value = value[part] if part < len(value) else None
-        elif number + 1 < len(location) or not isinstance(value, Mapping):
+        elif number + 1 < len(location) or not is_missing:
             continue
         path.append(str(part))
     return tuple(path)
 
 
 def _message(error: Any) -> str:
+    context = error.get("ctx", {})
     match error["type"]:
         case "missing":
             return "this key is missing"
@@ -157,17 +201,40 @@ def _message(error: Any) -> str:
             return "unknown key"
         case "union_tag_not_found":
             return "the key `format` is missing"
+        case "union_tag_invalid":
+            return f"unknown format '{context['tag']}'"
         case "value_error":
-            return str(error["ctx"]["error"])
+            return str(context["error"])
+        case "literal_error":
+            return f"expected {context['expected']}"
+        case "too_short":
+            return "expected at least one item"
+        case "string_type":
+            return "expected text"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return "expected a mapping"
+        case "list_type":
+            return "expected a list"
     text: str = error["msg"]
-    return text[:1].lower() + text[1:]
+    return text[:1].lower() + text[1:].replace("input should be", "expected")
 
 
 def _hint(error: Any, path: KeyPath) -> str | None:
+    if error["type"] == "union_tag_invalid":
+        formats = [name.strip().strip("'") for name in error["ctx"]["expected_tags"].split(",")]
+        return suggestion(error["ctx"]["tag"], formats) or f"use one of {', '.join(formats)}"
+    if error["type"] == "string_type":
+        return "put it in quotes"
     if error["type"] != "extra_forbidden" or not path:
         return None
-    known = {item.alias or name for model in _models() for name, item in model.model_fields.items()}
-    return suggestion(path[-1], sorted(known))
+    owners = {_SECTIONS.get(model, "a source") for model in _models() if path[-1] in _keys(model)}
+    if owners:
+        return f"`{path[-1]}` is a key of {' and '.join(sorted(owners))}"
+    return suggestion(path[-1], sorted({name for model in _models() for name in _keys(model)}))
+
+
+def _keys(model: type[Section]) -> set[str]:
+    return {item.alias or name for name, item in model.model_fields.items()}
 
 
 def _models() -> list[type[Section]]:
@@ -191,11 +258,11 @@ def _view_reads(document: Document, definition: Definition) -> dict[str, frozens
             if not _SQL_NAME.fullmatch(name):
                 raise document.error((kind, name), "expected a name of letters, digits and _")
     known = {*definition.sources, *definition.views}
-    for name, sql in definition.views.items():
+    for name, view in definition.views.items():
         path = ("views", name)
         if name in definition.sources:
             raise document.error(path, f"a source has the name '{name}' too")
-        names = _table_names(document, path, sql)
+        names = _table_names(document, path, view)
         for table in sorted(names - known):
             raise document.error(
                 path, f"unknown source or view '{table}'{did_you_mean(table, sorted(known - {name}))}"
@@ -204,19 +271,27 @@ def _view_reads(document: Document, definition: Definition) -> dict[str, frozens
     return reads
 
 
-def _table_names(document: Document, path: KeyPath, sql: str) -> frozenset[str]:
+def _table_names(document: Document, path: KeyPath, view: View) -> frozenset[str]:
+    if not isinstance(view, str):
+        return frozenset(view_parameters(view))
     try:
-        parsed = sqlglot.parse_one(sql, dialect="spark")
+        parsed = sqlglot.parse_one(view, dialect="spark")
     except sqlglot.errors.SqlglotError as error:
-        details = getattr(error, "errors", None) or [{}]
-        reason = details[0].get("description") or str(error).partition("\n")[0]
-        raise document.error(path, f"invalid SQL: {reason}") from None
+        raise document.error(path, _sql_reason(error)) from None
     if not isinstance(parsed, exp.Query):
         raise document.error(path, "expected a query that starts with SELECT or WITH")
     common = {item.alias for item in parsed.find_all(exp.CTE)}
     tables = [table for table in parsed.find_all(exp.Table) if table.name]
     # A name with a database, such as sales.people, is a table of Spark's catalog.
     return frozenset(table.name for table in tables if not table.db and table.name not in common)
+
+
+def _sql_reason(error: sqlglot.errors.SqlglotError) -> str:
+    """Return where the SQL is wrong. The reasons of the parser name its own classes."""
+    details = (getattr(error, "errors", None) or [{}])[0]
+    start, wrong = details.get("start_context") or "", details.get("highlight") or ""
+    near = f"{start} {wrong}".split()[-4:]
+    return f"invalid SQL near `{' '.join(near)}`" if near else "invalid SQL"
 
 
 def _view_order(document: Document, reads: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
@@ -298,7 +373,7 @@ def _check_condition(document: Document, path: KeyPath, text: str) -> None:
     try:
         sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
     except sqlglot.errors.SqlglotError as error:
-        raise document.error(path, f"invalid SQL: {str(error).partition(chr(10))[0]}") from None
+        raise document.error(path, _sql_reason(error)) from None
 
 
 def _check_details(document: Document, definition: Definition) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from omnigraph.api.local.local_graph import LocalGraph
 from omnigraph.pipelines.pipeline_file import Pipeline
+from omnigraph.pipelines.references import check_references
 from omnigraph.pipelines.reports import PlanReport, TargetPlan
 from omnigraph.pipelines.run import RunOptions, dry_run_load, find_run_input, lazy_session, open_target
 from omnigraph.pipelines.target_rows import RunFrames, TargetRows, translated_errors
@@ -23,6 +24,7 @@ def plan_pipeline(pipeline: Pipeline, options: RunOptions) -> PlanReport:
     """
     # Tasks of a dry run write scratch files beside the graph, which needs a handle for writing.
     with open_target(pipeline, "rw", options.actor) as graph, ExitStack() as stack:
+        check_references(pipeline, graph)
         session = lazy_session(options.spark, stack)
         found = find_run_input(graph, pipeline, session, full_refresh=options.full_refresh)
         steps = _schema_steps(pipeline, graph)

@@ -137,12 +137,16 @@ class RunStatus:
 
 @dataclass(frozen=True)
 class StatusReport:
-    """The published runs of a pipeline, newest first, and the runs that wait on their branches."""
+    """The published runs of a pipeline, newest first, and the runs that wait on their branches.
+
+    `empty_branches` are branches of runs without a commit: the run is under way or was killed.
+    """
 
     pipeline: str
     branch: str
     published: tuple[RunStatus, ...]
     waiting: tuple[RunStatus, ...]
+    empty_branches: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -151,6 +155,7 @@ class StatusReport:
             "branch": self.branch,
             "published": [run.to_json() for run in self.published],
             "waiting": [run.to_json() for run in self.waiting],
+            "empty_branches": list(self.empty_branches),
         }
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +22,13 @@ from ulid import ULID
 from omnigraph.api import entry
 from omnigraph.api.local.local_graph import LocalGraph
 from omnigraph.api.results.loads import LoadReceipt
-from omnigraph.catalog.table_lookup import find_table
-from omnigraph.errors import ConstraintViolation, NotFound, OmnigraphError
+from omnigraph.errors import ConstraintViolation, OmnigraphError
 from omnigraph.graph.pipeline_runs import PipelineRun
 from omnigraph.load.load_request import LoadRequest
 from omnigraph.pipelines.audits import run_audits
 from omnigraph.pipelines.inputs import GetSession, SourceInput, find_input
 from omnigraph.pipelines.pipeline_file import Pipeline
+from omnigraph.pipelines.references import check_references
 from omnigraph.pipelines.reports import RunReport
 from omnigraph.pipelines.run_record import RunRecord
 from omnigraph.pipelines.target_rows import RunFrames, TargetRows, combine_targets, translated_errors
@@ -65,6 +66,7 @@ class RunInput:
 def run_pipeline(pipeline: Pipeline, options: RunOptions) -> RunReport:
     """Run a pipeline on its graph."""
     with open_target(pipeline, "rw", options.actor) as graph:
+        check_references(pipeline, graph)
         return run_on(graph, pipeline, options)
 
 
@@ -75,7 +77,10 @@ def open_target(pipeline: Pipeline, mode: Any, actor: str | None = None) -> Loca
         raise pipeline.document.error(
             ("graph",), "a pipeline needs the storage address of a graph", hint="use a path or s3://"
         )
-    return entry.open(uri, mode=mode, actor=actor)
+    opened: LocalGraph = pipeline.document.located(
+        ("graph",), partial(entry.open, uri, mode=mode, actor=actor)
+    )
+    return opened
 
 
 def run_on(
@@ -140,21 +145,6 @@ def find_run_input(
             inputs[name] = find_input(pipeline, name, state.get(name), session)
     after = {name: item.state for name, item in inputs.items() if item.state is not None}
     return RunInput(inputs, previous, last, last is None or after != last.state)
-
-
-def check_targets(pipeline: Pipeline) -> None:
-    """Check that the graph has the types of the targets. A graph that does not exist yet is not checked."""
-    try:
-        graph = open_target(pipeline, "r")
-    except NotFound:
-        return
-    with graph:
-        if pipeline.definition.schema_ is not None:
-            return
-        catalog = graph.runs.catalog(pipeline.definition.publish.from_)
-    for kind in ("nodes", "edges"):
-        for name in getattr(pipeline.definition, kind):
-            pipeline.document.located((kind, name), partial(find_table, catalog, f"{kind[:-1]}:{name}"))
 
 
 def load_request(
@@ -279,7 +269,7 @@ class _Run:
         for name, rules in receipt.rejected_by_rule.items():
             failed[name] += sum(rules.values())
         self._check_rejected(targets, receipt)
-        self._check_limit(sum(failed.values()), receipt.total)
+        self._check_limit(sum(failed.values()), targets, receipt)
         return RunReport(
             pipeline.name,
             self._record.run_id,
@@ -329,20 +319,42 @@ class _Run:
                     hint=f"see {receipt.rejects}, or set `on_fail: quarantine`",
                 )
 
-    def _check_limit(self, failed: int, loaded: int) -> None:
+    def _check_limit(self, failed: int, targets: Sequence[TargetRows], receipt: LoadReceipt) -> None:
         """Raise `ConstraintViolation` if more rows failed than the quarantine accepts."""
         quarantine = self._pipeline.definition.quarantine
-        if quarantine is None or quarantine.max is None:
+        if quarantine is None or quarantine.max is None or not failed:
             return
-        limit: float
         if isinstance(quarantine.max, str):
-            limit = (failed + loaded) * float(quarantine.max.removesuffix("%")) / 100
+            rows = _count_rows(targets, receipt)
+            exceeds = failed * 100 > rows * Decimal(quarantine.max.removesuffix("%"))
+            amount = f"{failed:,} of {rows:,} rows"
         else:
-            limit = quarantine.max
-        if failed > limit:
-            message = f"{failed:,} of {failed + loaded:,} rows failed, more than {quarantine.max}"
+            exceeds = failed > quarantine.max
+            amount = "1 row" if failed == 1 else f"{failed:,} rows"
+        if exceeds:
+            message = f"{amount} failed, more than {quarantine.max}"
             raise ConstraintViolation(
                 message,
                 [{"rule": "quarantine", "message": message}],
                 hint=f"see {self._quarantine_folder()}; nothing was loaded",
             )
+
+
+def _count_rows(targets: Sequence[TargetRows], receipt: LoadReceipt) -> int:
+    """Return the number of rows that all targets received, those that failed included."""
+    rows = 0 if receipt.skipped else receipt.superseded
+    for item in targets:
+        name = item.table.name
+        if item.counts is not None:
+            rows += item.counts.total
+        elif item.target.mode == "delete" or item.target.delete_when is not None:
+            # A receipt does not tell deletes of rows from the edges that deleted nodes take with them.
+            rows += item.frame.count()
+        else:
+            loaded = receipt.edges if item.table.kind == "edge" else receipt.nodes
+            others = (
+                *receipt.skipped.get(name, {}).values(),
+                *receipt.rejected_by_rule.get(name, {}).values(),
+            )
+            rows += loaded.get(name, 0) + sum(others)
+    return rows

@@ -13,6 +13,7 @@ from omnigraph.errors import ConstraintViolation, InvalidInput, OmnigraphError
 from omnigraph.pipelines.definition import NodeTarget
 from omnigraph.pipelines.inputs import SourceInput
 from omnigraph.pipelines.pipeline_file import Pipeline
+from omnigraph.pipelines.python_file import call_view
 from omnigraph.pipelines.target_mapping import key_columns, map_columns
 from omnigraph.store.storage_options import resolve_options
 
@@ -59,7 +60,9 @@ class RunFrames:
         for name in pipeline.view_order:
             if pipeline.inputs[name] <= pipeline.used_sources:
                 with translated_errors(pipeline, ("views", name)):
-                    self.spark.sql(pipeline.definition.views[name]).createOrReplaceTempView(name)
+                    view = pipeline.definition.views[name]
+                    frame = self.spark.sql(view) if isinstance(view, str) else call_view(view, self.spark)
+                    frame.createOrReplaceTempView(name)
 
     def _readers(self, source: str) -> list[str]:
         definition = self.pipeline.definition

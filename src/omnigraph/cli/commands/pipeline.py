@@ -23,7 +23,9 @@ pipeline_commands = typer.Typer(
     help="Pipelines as files: sources, views, targets, quality rules and audits.", no_args_is_help=True
 )
 
-FileArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file, in YAML.")]
+FileArgument: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The pipeline file, in YAML or Python.")
+]
 RefreshOption: TypeAlias = Annotated[
     bool, typer.Option("--full-refresh", help="Read all input again, also what earlier runs have read.")
 ]
@@ -127,6 +129,8 @@ def status(
         _print_status(item, "published")
     for item in report.waiting:
         _print_status(item, f"waits on branch {item.branch}")
+    for branch in report.empty_branches:
+        print_line(f"  branch {branch} has no rows: its run is under way or was killed")
 
 
 def _print_status(item: RunStatus, state: str) -> None:

@@ -48,10 +48,12 @@ class Document:
         return ErrorLocation(source="mapping" if self.name is None else self.name, line=line)
 
     def located(self, path: KeyPath, check: Callable[[], Any]) -> Any:
-        """Return the result of a check; add the location of a value to its errors."""
+        """Return the result of a check; add the location of a value to its errors that have none."""
         try:
             return check()
         except (InvalidInput, NotFound) as error:
+            if error.location is not None and error.location.source is not None:
+                raise
             raise type(error)(
                 _prefixed(path, error.message),
                 hint=error.hint,
@@ -162,10 +164,11 @@ def _expanded_size(node: yaml.Node, known: dict[int, float]) -> float:
 
 
 def _key_lines(path: KeyPath, node: yaml.Node) -> list[tuple[KeyPath, int]]:
-    """Return the line of every key, in document order."""
+    """Return the line of every key and of every item of a list, in document order."""
     found: list[tuple[KeyPath, int]] = []
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
+            found.append(((*path, str(number)), item.start_mark.line + 1))
             found += _key_lines((*path, str(number)), item)
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import InvalidInput
@@ -12,12 +12,16 @@ from omnigraph.lang.suggestions import did_you_mean
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_TIMES = ("timestamp", "timestamp_ntz", "date")
+_MOMENT = "timestamp"
+_TIMES = (_MOMENT, "timestamp_ntz", "date")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Watermark:
-    """A value of a column as text, and its Spark type."""
+    """A value of a column as text, and its Spark type. A moment is in UTC, as the text of a session's time zone
+    would be another moment in another session, and ambiguous when clocks are set back.
+    """
 
     value: str
     type: str
@@ -37,24 +41,50 @@ def greatest_value(frame: DataFrame, column: str) -> Watermark | None:
     from pyspark.sql import functions as F  # noqa: N812 - the conventional name
 
     item = find_column(frame, column)
-    row = frame.agg(F.max(F.col(f"`{item.name}`")).cast("string").alias("high")).first()
+    kind = item.dataType.simpleString()
+    greatest = F.max(F.col(f"`{item.name}`"))
+    shown = F.unix_micros(greatest) if kind == _MOMENT else greatest.cast("string")
+    row = frame.agg(shown.alias("high")).first()
     value = None if row is None else row["high"]
-    return None if value is None else Watermark(value, item.dataType.simpleString())
+    if value is None:
+        return None
+    return Watermark(_moment_text(value) if kind == _MOMENT else value, kind)
+
+
+def _moment_text(micros: int) -> str:
+    """Return a moment as text.
+
+    >>> _moment_text(1_500_000)
+    '1970-01-01 00:00:01.500000Z'
+    """
+    moment = _EPOCH + timedelta(microseconds=micros)
+    return f"{moment.replace(tzinfo=None)}Z"
 
 
 def rows_between(
     frame: DataFrame, column: str, low: Watermark | None, high: Watermark, lag: timedelta | int | None
 ) -> DataFrame:
-    """Return the rows after `low`, or from `lag` before it, up to `high`. Rows without a value are left out."""
+    """Return the rows after `low`, or from `lag` before it, up to `high`. Rows without a value are left out.
+
+    A database may store more digits of a time than the microseconds of Spark. A time therefore stands for its whole
+    microsecond, so that the greatest row is read, and read once.
+    """
     from pyspark.sql import functions as F  # noqa: N812 - the conventional name
 
     name = F.col(f"`{find_column(frame, column).name}`")
-    selected = frame.where(name <= _literal(high))
+    is_time = high.type in _TIMES and high.type != "date"
+    selected = frame.where(name < _next(high) if is_time else name <= _literal(high))
     if low is None:
         return selected
-    if not lag:
-        return selected.where(name > _literal(low))
-    return selected.where(name >= _before(low, lag))
+    if lag:
+        return selected.where(name >= _before(low, lag))
+    return selected.where(name >= _next(low) if is_time else name > _literal(low))
+
+
+def _next(mark: Watermark) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812 - the conventional name
+
+    return _literal(mark) + F.expr("INTERVAL '0.000001' SECOND")
 
 
 def _literal(mark: Watermark) -> Column:

@@ -28,11 +28,15 @@ _ROW_BYTES: Final = 100
 
 @dataclass(frozen=True)
 class FileRead:
-    """How the files of a source are read. `columns` is Spark DDL, None for the columns of the first file."""
+    """How the files of a source are read. `columns` is Spark DDL, None for the columns of the first file.
+
+    `folder` is the folder of the pipeline file. Folders above it are no partitions.
+    """
 
     form: Format
     columns: str | None = None
     null: str = ""
+    folder: str = ""
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -58,7 +62,7 @@ def file_frame(
     from omnigraph.spark.engine.part_frame import part_frame
 
     schema = _file_schema(example, read)
-    names = tuple(name for name, _ in _partition(example.name)) if example is not None else ()
+    names = tuple(name for name, _ in _partition(example.name, read.folder)) if example is not None else ()
     extra = [pa.field(name, pa.string()) for name in names if name not in schema.names]
     # A file may have the column of its partition too, which then counts.
     complete = pa.schema(
@@ -90,13 +94,14 @@ def _file_schema(example: InputFile | None, read: FileRead) -> pa.Schema:
     return read_file_schema(example, read.form, read.null)
 
 
-def _partition(name: str) -> list[tuple[str, str | None]]:
-    """Return the partition columns and values in the folders of a file.
+def _partition(name: str, folder: str) -> list[tuple[str, str | None]]:
+    """Return the partition columns and values in the folders of a file, without those of the pipeline's folder.
 
-    >>> _partition("s3://b/in/day=2026-05-01/shop=A%2FB/part-0.csv")
+    >>> _partition("s3://b/env=x/in/day=2026-05-01/shop=A%2FB/part-0.csv", "s3://b/env=x")
     [('day', '2026-05-01'), ('shop', 'A/B')]
     """
-    pairs = [segment.partition("=") for segment in name.split("/")[:-1]]
+    inner = name.removeprefix(f"{folder.rstrip('/')}/")
+    pairs = [segment.partition("=") for segment in inner.split("/")[:-1]]
     return [
         (key, None if value == _HIVE_NULL else unquote(value))
         for key, equals, value in pairs
@@ -108,7 +113,7 @@ def _parts(file: InputFile, read: FileRead, names: tuple[str, ...]) -> Iterator[
     from omnigraph.sources.split_tables import split_table_file, whole_file
 
     version = file.version()
-    values = dict(_partition(file.name))
+    values = dict(_partition(file.name, read.folder))
     if tuple(values) != names:
         raise InvalidInput(
             f"`{file.name}` has the partition columns {', '.join(values) or 'none'}, "

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# The next offset of each partition of a topic.
+Offsets: TypeAlias = Mapping[str, Mapping[str, int]]
+
 _KAFKA: Final = "kafka"
+# As Spark writes the earliest offset.
+_EARLIEST: Final = -2
 
 
 def jdbc_frame(spark: SparkSession, options: Mapping[str, str], relation: str) -> DataFrame:
@@ -38,39 +43,57 @@ def graph_frame(spark: SparkSession, uri: str, type_name: str, commit: str) -> D
 def changes_frame(spark: SparkSession, uri: str, type_name: str, before: str | None, after: str) -> DataFrame:
     """Return the changes of a type between two commits: its columns, and `op`, which is insert, update or delete.
 
-    Without an earlier commit all rows are inserts. A deleted row has only its `id`; its other columns are null.
+    Without an earlier commit all rows are inserts. A deleted row has the values that it had before.
     """
     from pyspark.sql import functions as F  # noqa: N812 - the conventional name
 
-    rows = graph_frame(spark, uri, type_name, after)
+    from omnigraph.spark.pipelines.change_frames import OPERATION, change_frame
+    from omnigraph.store.storage_options import resolve_options
+
     if before is None:
-        return rows.withColumn("op", F.lit("insert"))
-    diff = spark.read.format("omnigraph").options(uri=uri, type=type_name, diff=f"{before}..{after}").load()
-    images = diff.select("id", "op")
-    current = rows.withColumnRenamed("id", "__id")
-    joined = images.join(current, images["id"] == current["__id"], "left")
-    return joined.select(*[F.col(f"`{name}`") for name in rows.columns], "op")
+        return graph_frame(spark, uri, type_name, after).withColumn(OPERATION, F.lit("insert"))
+    return change_frame(spark, uri, type_name, before, after, resolve_options(None))
 
 
 def kafka_frame(
-    spark: SparkSession, servers: str, topic: str, options: Mapping[str, str], start: Any, stop: Any
+    spark: SparkSession, servers: str, options: Mapping[str, str], offsets: Mapping[str, str]
 ) -> DataFrame:
-    """Return the messages of a topic in a range of offsets, which are JSON of Spark's Kafka source."""
-    reader = spark.read.format(_KAFKA).options(**options)
-    reader = reader.option("kafka.bootstrap.servers", servers).option("subscribe", topic)
-    begin = "earliest" if start is None else json.dumps(start)
-    end = "latest" if stop is None else json.dumps(stop)
-    return reader.option("startingOffsets", begin).option("endingOffsets", end).load()
+    """Return the messages of a topic in a range of offsets, see `kafka_range`."""
+    reader = spark.read.format(_KAFKA).options(**options).options(**offsets)
+    return reader.option("kafka.bootstrap.servers", servers).load()
 
 
-def kafka_ends(frame: DataFrame, topic: str, start: Any) -> dict[str, dict[str, int]]:
-    """Return the offsets after the messages of a frame. Only one row per partition travels to the driver."""
+def kafka_range(topic: str, start: Offsets | None, stop: Offsets | None) -> dict[str, str]:
+    """Return the options of Spark's Kafka source for the messages from `start`, up to `stop` or the newest.
+
+    With an end only its partitions are read, because Spark wants the offsets of every partition that it reads. A
+    partition that had no messages before starts at its earliest one.
+
+    >>> kafka_range("t", {"t": {"0": 5}}, {"t": {"0": 7, "1": 2}})["startingOffsets"]
+    '{"t": {"0": 5, "1": -2}}'
+    """
+    if stop is None:
+        begin = "earliest" if start is None else json.dumps(start)
+        return {"subscribe": topic, "startingOffsets": begin, "endingOffsets": "latest"}
+    known = (start or {}).get(topic, {})
+    begins = {topic: {number: known.get(number, _EARLIEST) for number in stop[topic]}}
+    return {
+        "assign": json.dumps({topic: [int(number) for number in stop[topic]]}),
+        "startingOffsets": json.dumps(begins),
+        "endingOffsets": json.dumps(stop),
+    }
+
+
+def kafka_ends(frame: DataFrame, topic: str, start: Offsets | None) -> Offsets | None:
+    """Return the offsets after the messages of a frame, None if there never was a message. Only one row for each
+    partition travels to the driver.
+    """
     from pyspark.sql import functions as F  # noqa: N812 - the conventional name
 
     ends: dict[str, int] = dict((start or {}).get(topic, {}))
     for row in frame.groupBy("partition").agg(F.max("offset").alias("last")).collect():
         ends[str(row["partition"])] = int(row["last"]) + 1
-    return {topic: ends}
+    return {topic: ends} if ends else None
 
 
 def check_kafka(spark: SparkSession) -> None:
@@ -92,12 +115,15 @@ def check_kafka(spark: SparkSession) -> None:
 def isolated_session(spark: SparkSession) -> Iterator[SparkSession]:
     """Yield a session with the same cluster and catalog, and with temporary views of its own.
 
-    The session that was active before is active again afterwards: `createDataFrame` activates its own session, and
-    Spark looks data sources up in the active session, where those of the caller would be missing.
+    It is the active session meanwhile, because Spark registers data sources in the active session and looks them up
+    there. The session that was active before is active again afterwards.
     """
     active = _active_session(spark)
+    isolated = spark.newSession()
     try:
-        yield spark.newSession()
+        if active is not None:
+            _activate(isolated)
+        yield isolated
     finally:
         if active is not None:
             _activate(active)
