@@ -120,8 +120,8 @@ def test_later_run_reads_only_new_files_and_changed_rows_of_the_database(shop: S
     assert report.outcome == "published"
     assert report.sources["customers"].files[0].endswith("2026-05-02.csv")
     assert report.sources["customers"].file_count == 1
-    assert report.sources["products"].start == "2026-05-01 09:00:00"
-    assert report.sources["products"].stop == "2026-05-02 07:00:00"
+    assert report.sources["products"].start == "2026-05-01 09:00:00Z"
+    assert report.sources["products"].stop == "2026-05-02 07:00:00Z"
     assert report.affected["Customer"] == {"inserted": 0, "updated": 1, "deleted": 0}
     # The lag of an hour reads the rows of the last hour again, which merge writes again.
     assert report.affected["Product"] == {"inserted": 1, "updated": 2, "deleted": 0}

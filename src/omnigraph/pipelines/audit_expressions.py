@@ -64,6 +64,15 @@ def _check(node: exp.Expr) -> None:
         raise InvalidInput(f"`{node.sql()}` cannot be used in the condition of an audit", hint=_HINT)
 
 
+def type_names(expression: exp.Expr) -> list[str]:
+    """Return the types whose changes a condition counts.
+
+    >>> type_names(parse_expectation("deleted('City') = 0 and inserted() < 5"))
+    ['City']
+    """
+    return [item.name for call in expression.find_all(exp.Anonymous) for item in call.expressions]
+
+
 def evaluate(expression: exp.Expr, values: Values, count_of: CountOf | None = None) -> Any:
     """Return the value of an expression. Null makes comparisons false.
 

@@ -11,7 +11,8 @@ from omnigraph.pipelines.pipeline_file import Pipeline
 from omnigraph.pipelines.references import check_references
 from omnigraph.pipelines.reports import PlanReport, TargetPlan
 from omnigraph.pipelines.run import RunOptions, dry_run_load, find_run_input, lazy_session, open_target
-from omnigraph.pipelines.target_rows import RunFrames, TargetRows, translated_errors
+from omnigraph.pipelines.run_errors import translated_errors
+from omnigraph.pipelines.target_rows import RunFrames, TargetRows
 
 SAMPLE_ROWS: Final = 5
 

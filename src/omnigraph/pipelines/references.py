@@ -17,6 +17,7 @@ from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.source import Source
 from omnigraph.lang.suggestions import did_you_mean
+from omnigraph.pipelines.audit_expressions import parse_expectation, type_names
 from omnigraph.pipelines.definition import Audit
 from omnigraph.pipelines.pipeline_file import Pipeline
 from omnigraph.sources.mapping.document import read_text
@@ -44,7 +45,10 @@ def check_references(pipeline: Pipeline, graph: LocalGraph | None) -> None:
             for name in getattr(pipeline.definition, kind):
                 pipeline.document.located((kind, name), partial(find_type, kind[:-1], name))
     for number, audit in enumerate(pipeline.definition.audits):
-        pipeline.document.located(("audits", str(number)), partial(_check_query, pipeline, audit))
+        path = ("audits", str(number))
+        pipeline.document.located(path, partial(_check_query, pipeline, audit))
+        if find_type is not None and audit.diff is not None:
+            pipeline.document.located((*path, "expect"), partial(_check_types, find_type, audit.expect))
 
 
 def _find_in_graph(catalog: Catalog, kind: str, name: str) -> None:
@@ -61,6 +65,14 @@ def _types_of_file(pipeline: Pipeline, path: str) -> _FindType:
             raise NotFound(f"`{path}` has no {kind} type '{name}'{did_you_mean(name, names[kind])}")
 
     return find
+
+
+def _check_types(find_type: _FindType, expectation: str) -> None:
+    for name in type_names(parse_expectation(expectation)):
+        try:
+            find_type("edge", name)
+        except NotFound:
+            find_type("node", name)
 
 
 def _check_query(pipeline: Pipeline, audit: Audit) -> None:

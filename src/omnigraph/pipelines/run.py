@@ -30,8 +30,9 @@ from omnigraph.pipelines.inputs import GetSession, SourceInput, find_input
 from omnigraph.pipelines.pipeline_file import Pipeline
 from omnigraph.pipelines.references import check_references
 from omnigraph.pipelines.reports import RunReport
+from omnigraph.pipelines.run_errors import translated_errors
 from omnigraph.pipelines.run_record import RunRecord
-from omnigraph.pipelines.target_rows import RunFrames, TargetRows, combine_targets, translated_errors
+from omnigraph.pipelines.target_rows import RunFrames, TargetRows, combine_targets
 
 if TYPE_CHECKING:
     from omnigraph.catalog.catalog import Table

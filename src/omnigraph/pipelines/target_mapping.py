@@ -143,7 +143,10 @@ def _check_unused(
         and _column_of(columns, target.columns.get(name, name), required=False) is None
     ]
     if missing and target.mode in ("append", "merge", "overwrite"):
-        raise InvalidInput(f"the rows have no column for the required property '{missing[0]}'")
+        raise InvalidInput(
+            f"the rows have no column for the required property '{missing[0]}'; they have {', '.join(columns)}",
+            hint=f"name the column: `columns: {{{missing[0]}: ...}}`, or rename it in a view",
+        )
     if target.ignore is True:
         return
     ignored = set() if target.ignore is False else set(target.ignore)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.catalog.columns import spark_type
 from omnigraph.catalog.table_lookup import find_table
-from omnigraph.errors import ConstraintViolation, InvalidInput, OmnigraphError
+from omnigraph.errors import ConstraintViolation
 from omnigraph.pipelines.definition import NodeTarget
 from omnigraph.pipelines.inputs import SourceInput
 from omnigraph.pipelines.pipeline_file import Pipeline
 from omnigraph.pipelines.python_file import call_view
+from omnigraph.pipelines.run_errors import translated_errors
 from omnigraph.pipelines.target_mapping import key_columns, map_columns
 from omnigraph.store.storage_options import resolve_options
 
@@ -183,24 +183,3 @@ def _expectation_error(table: Table, counts: RowCounts) -> ConstraintViolation:
         details={"violations": counts.failed},
         hint="set `on_fail: quarantine` to set failed rows aside",
     )
-
-
-@contextmanager
-def translated_errors(pipeline: Pipeline, path: KeyPath) -> Iterator[None]:
-    """Add the place in the file to errors, turn errors of Spark into `InvalidInput`, and hide secret values."""
-    from omnigraph.spark.pipelines.source_frames import first_reason
-
-    try:
-        yield
-    except OmnigraphError as error:
-        redacted = pipeline.secrets.redact(error.message)
-        if isinstance(error, InvalidInput) and error.location is None:
-            raise pipeline.document.error(path, redacted, error.hint) from None
-        if redacted == error.message:
-            raise
-        raise type(error)(redacted, hint=error.hint) from None
-    # Spark raises its own errors, and Py4J those of the JVM.
-    except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
-            raise
-        raise pipeline.document.error(path, pipeline.secrets.redact(first_reason(error))) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -22,8 +23,24 @@ _EARLIEST: Final = -2
 
 def jdbc_frame(spark: SparkSession, options: Mapping[str, str], relation: str) -> DataFrame:
     """Return a relation of a database: the name of a table, or a query in parentheses with a name."""
-    reader = spark.read.format("jdbc").options(**options)
-    return reader.option("dbtable", relation).load()
+    reader = spark.read.format("jdbc").options(**options).option("dbtable", relation)
+    try:
+        return reader.load()
+    # Py4J raises an error for an exception of the driver, and PySpark one for a failed connection.
+    except Exception as error:
+        text = str(error)
+        if "No suitable driver" in text or "ClassNotFoundException" in text:
+            named = f" {options['driver']}" if "driver" in options else ""
+            raise InvalidInput(
+                f"the JDBC driver{named} is not on the class path of Spark",
+                hint="set `driver`, and start Spark with spark.jars or spark.jars.packages, such as "
+                "org.postgresql:postgresql:42.7.8",
+            ) from None
+        if "FAILED_JDBC.CONNECTION" in text:
+            raise InvalidInput(
+                "cannot connect to the database", hint="check its address, that it runs, and the credentials"
+            ) from None
+        raise
 
 
 def any_frame(spark: SparkSession, reader: str, path: str | None, options: Mapping[str, str]) -> DataFrame:
@@ -116,17 +133,31 @@ def isolated_session(spark: SparkSession) -> Iterator[SparkSession]:
     """Yield a session with the same cluster and catalog, and with temporary views of its own.
 
     It is the active session meanwhile, because Spark registers data sources in the active session and looks them up
-    there. The session that was active before is active again afterwards.
+    there. The session that was active before is active again afterwards. PySpark does not log errors, which it also
+    raises, as JSON meanwhile.
     """
     active = _active_session(spark)
     isolated = spark.newSession()
+    loggers = _error_loggers()
+    enabled = [logger for logger in loggers if not logger.disabled]
     try:
+        for logger in enabled:
+            logger.disabled = True
         if active is not None:
             _activate(isolated)
         yield isolated
     finally:
+        for logger in enabled:
+            logger.disabled = False
         if active is not None:
             _activate(active)
+
+
+def _error_loggers() -> list[logging.Logger]:
+    from pyspark.logger import PySparkLogger
+
+    names = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+    return [PySparkLogger.getLogger(name) for name in names]
 
 
 def _active_session(spark: Any) -> Any:
