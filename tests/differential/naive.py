@@ -298,21 +298,41 @@ def _ranking(rank: ir.Rank, rows: Sequence[Row], setting: Setting) -> list[float
 def _fused(rank: ir.Rrf, rows: Sequence[Row], setting: Setting) -> list[float | None]:
     k = value_of(rank.k, {}, setting)
     scores: list[float | None] = [None] * len(rows)
-    for part in (rank.first, rank.second):
-        positions = _positions(part, rows, setting)
+    for part, weight in zip(rank.ranks, rank.weights, strict=True):
+        worth = _worth(part, rows, setting)
+        if rank.fn == "rrf":
+            added = {id_: 1 / (k + place + 1) for id_, place in _positions(part, worth).items()}
+        else:
+            added = _normalized(part, worth)
         for place, row in enumerate(rows):
             entity = row[part.field.variable]
-            if entity is not None and entity.id in positions:
-                scores[place] = (scores[place] or 0.0) + 1 / (k + positions[entity.id] + 1)
+            if entity is not None and entity.id in added:
+                scores[place] = (scores[place] or 0.0) + weight * added[entity.id]
     return scores
 
 
-def _positions(rank: ir.Nearest | ir.Bm25, rows: Sequence[Row], setting: Setting) -> dict[str, int]:
-    """The place of each entity in a ranking, counted from 0; equal ones stand by id."""
+def _worth(rank: ir.Nearest | ir.Bm25, rows: Sequence[Row], setting: Setting) -> dict[str, float]:
+    """The score of each entity in a ranking."""
     worth: dict[str, float] = {}
     for row, value in zip(rows, _ranking(rank, rows, setting), strict=True):
         entity = row[rank.field.variable]
         if entity is not None and value is not None:
             worth[entity.id] = value
+    return worth
+
+
+def _positions(rank: ir.Nearest | ir.Bm25, worth: Mapping[str, float]) -> dict[str, int]:
+    """The place of each entity in a ranking, counted from 0; equal ones stand by id."""
     sign = 1 if isinstance(rank, ir.Nearest) else -1
     return {id_: place for place, id_ in enumerate(sorted(worth, key=lambda id_: (sign * worth[id_], id_)))}
+
+
+def _normalized(rank: ir.Nearest | ir.Bm25, worth: Mapping[str, float]) -> dict[str, float]:
+    """Scores from 1 for the best to 0 for the worst."""
+    finite = [value for value in worth.values() if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    best, worst = (low, high) if isinstance(rank, ir.Nearest) else (high, low)
+    return {
+        id_: 0.0 if not math.isfinite(value) else 1.0 if best == worst else (value - worst) / (best - worst)
+        for id_, value in worth.items()
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 from unicodedata import normalize
 
 import snowballstemmer
@@ -13,6 +14,11 @@ from omnigraph.lang.schema import SIMPLE_TEXT, TextAnalysis
 
 K1 = 1.2
 B = 0.75
+
+# The analysis and the boost of a searched property.
+Field: TypeAlias = tuple[TextAnalysis, float]
+# ("any", trees), ("all", trees), ("not", [tree]), or ("word" or "prefix" or "phrase", words, boost).
+Tree: TypeAlias = Any
 
 _TOKEN = re.compile(r"[^\W_]+")
 # Scripts that are written without spaces, as far as the generated texts have any.
@@ -46,11 +52,6 @@ def analyzed(text: str, analysis: TextAnalysis) -> list[str]:
         ]
     stem = snowballstemmer.stemmer("english").stemWord
     return [stem(token) for token in found] if analysis.language else found
-
-
-def any_token(text: str, query: str, analysis: TextAnalysis = SIMPLE_TEXT) -> bool:
-    """Whether any token of the query is one of the text."""
-    return bool(set(analyzed(text, analysis)) & set(analyzed(query, analysis)))
 
 
 def any_similar_token(text: str, query: str, max_edits: int, analysis: TextAnalysis = SIMPLE_TEXT) -> bool:
@@ -87,24 +88,151 @@ def edits(left: str, right: str) -> int:
     return before[-1]
 
 
-def bm25(text: str, query: str, texts: Sequence[str], analysis: TextAnalysis = SIMPLE_TEXT) -> float:
-    """The score of a text that is one of `texts`; a token that the query repeats counts once, no token is 0.
+def bm25(
+    texts: Sequence[str | None], query: str, columns: Sequence[Sequence[str]], fields: Sequence[Field]
+) -> float:
+    """The score of a row with these texts, one for each field, among all texts of each column; no word is 0.
 
-    >>> bm25("a b", "z", ["a b", "c"]), bm25("a", "a", ["a", "b"]) == bm25("a", "a a", ["a", "b"])
-    (0.0, True)
+    What a query says twice counts once.
+
+    >>> column = ["a b", "c"]
+    >>> bm25(["a b"], "z", [column], [(SIMPLE_TEXT, 1.0)])
+    0.0
+    >>> bm25(["c"], "c", [column], [(SIMPLE_TEXT, 2.0)]) == 2 * bm25(["c"], "c c", [column], [(SIMPLE_TEXT, 1.0)])
+    True
     """
-    documents = [analyzed(item, analysis) for item in texts]
-    average = sum(map(len, documents)) / len(documents)
-    document = analyzed(text, analysis)
+    tree = parse(query)
+    if not matches_query(texts, tree, [analysis for analysis, _ in fields]):
+        return 0.0
     score = 0.0
-    for term in dict.fromkeys(analyzed(query, analysis)):
-        frequency = document.count(term)
-        if frequency:
-            holding = sum(term in item for item in documents)
-            rarity = math.log(1 + (len(documents) - holding + 0.5) / (holding + 0.5))
-            length = 1 - B + B * len(document) / average
-            score += rarity * frequency * (K1 + 1) / (frequency + K1 * length)
+    for text, column, (analysis, field_boost) in zip(texts, columns, fields, strict=True):
+        if text is None:
+            continue
+        documents = [analyzed(item, analysis) for item in column]
+        average = sum(map(len, documents)) / len(documents)
+        document = analyzed(text, analysis)
+        boosts: dict[tuple[str, ...], float] = {}
+        for kind, words, boost in _wanted(tree):
+            found = analyzed(words, analysis)
+            if kind == "prefix":
+                boosts["*", analyzed_prefix(words, analysis)] = boost
+            elif kind == "phrase" and len(found) > 1:
+                boosts[tuple(found)] = max(boost, boosts.get(tuple(found), 0))
+            else:
+                for term in found:
+                    boosts[term,] = max(boost, boosts.get((term,), 0))
+        for key, boost in boosts.items():
+            if key[0] == "*":
+                score += boost * field_boost * any(token.startswith(key[1]) for token in document)
+                continue
+            frequency = _runs(document, key)
+            if frequency:
+                rarity = 0.0
+                for term in key:
+                    holding = sum(term in item for item in documents)
+                    rarity += math.log(1 + (len(documents) - holding + 0.5) / (holding + 0.5))
+                length = 1 - B + B * len(document) / average
+                score += boost * field_boost * rarity * frequency * (K1 + 1) / (frequency + K1 * length)
     return score
+
+
+def _runs(document: Sequence[str], words: Sequence[str]) -> int:
+    """How often words stand behind each other. The generated phrases have no stop words."""
+    return sum(tuple(document[place : place + len(words)]) == tuple(words) for place in range(len(document)))
+
+
+def analyzed_prefix(word: str, analysis: TextAnalysis) -> str:
+    """The beginning of a word as its tokens have it: never a stem."""
+    return "".join(analyzed(word, TextAnalysis(ascii_fold=analysis.ascii_fold)))
+
+
+def parse(query: str) -> Tree:
+    """A query as a tree: precedence by splitting at the loosest operator first.
+
+    >>> parse('a OR b AND "c d"')
+    ('any', [('any', [('word', 'a', 1.0), ('all', [('word', 'b', 1.0), ('phrase', 'c d', 1.0)])])])
+    """
+    return _list(re.findall(r'"[^"]*"(?:\^[\d.]+)?|\(|\)|[^\s"()]+', query))
+
+
+def _list(pieces: list[str]) -> Tree:
+    items: list[list[str]] = []
+    depth, joined = 0, False
+    for piece in pieces:
+        if not items or (depth == 0 and piece not in ("AND", "OR") and not joined):
+            items.append([])
+        items[-1].append(piece)
+        depth += (piece == "(") - (piece == ")")
+        joined = piece in ("AND", "OR", "NOT")
+    trees = [_operators(item, ["OR", "AND"]) for item in items]
+    unwanted = [tree for tree in trees if tree[0] == "not"]
+    wanted = ("any", [tree for tree in trees if tree[0] != "not"])
+    return ("all", [wanted, *unwanted] if wanted[1] else unwanted) if unwanted else wanted
+
+
+def _operators(pieces: list[str], operators: list[str]) -> Tree:
+    if operators:
+        parts: list[list[str]] = [[]]
+        depth = 0
+        for piece in pieces:
+            depth += (piece == "(") - (piece == ")")
+            if piece == operators[0] and not depth:
+                parts.append([])
+            else:
+                parts[-1].append(piece)
+        trees = [_operators(part, operators[1:]) for part in parts]
+        return trees[0] if len(trees) == 1 else ("any" if operators[0] == "OR" else "all", trees)
+    if pieces[0] == "NOT":
+        return ("not", [_operators(pieces[1:], [])])
+    if pieces[0] == "(":
+        return _list(pieces[1:-1])
+    word, _, boost = pieces[0].partition("^")
+    if word.startswith('"'):
+        return ("phrase", word.strip('"'), float(boost or 1))
+    return ("prefix" if word.endswith("*") else "word", word.rstrip("*"), float(boost or 1))
+
+
+def _wanted(tree: Tree) -> list[tuple[str, str, float]]:
+    if tree[0] == "not":
+        return []
+    if tree[0] in ("any", "all"):
+        return [leaf for item in tree[1] for leaf in _wanted(item)]
+    return [tree]
+
+
+def matches_query(texts: Sequence[str | None], tree: Tree, analyses: Sequence[TextAnalysis]) -> bool:
+    """Whether a row with these texts, one for each field, matches a query."""
+    return bool(_truth(texts, tree, analyses))
+
+
+def _truth(texts: Sequence[str | None], tree: Tree, analyses: Sequence[TextAnalysis]) -> bool | None:
+    """None is for a part of the query without tokens, which does not count."""
+    if tree[0] in ("any", "all"):
+        found = [_truth(texts, item, analyses) for item in tree[1]]
+        known = [item for item in found if item is not None]
+        return (any(known) if tree[0] == "any" else all(known)) if known else None
+    if tree[0] == "not":
+        inner = _truth(texts, tree[1][0], analyses)
+        return None if inner is None else not inner
+    kind, words, _ = tree
+    found = [
+        None if not analyzed(words, analysis) else text is not None and _has(kind, words, text, analysis)
+        for text, analysis in zip(texts, analyses, strict=True)
+    ]
+    return None if all(item is None for item in found) else any(found)
+
+
+def _has(kind: str, words: str, text: str, analysis: TextAnalysis) -> bool:
+    document, wanted = analyzed(text, analysis), analyzed(words, analysis)
+    if kind == "phrase":
+        return _runs(document, wanted) > 0
+    prefix = analyzed_prefix(words, analysis)
+    return any(token in wanted or (kind == "prefix" and token.startswith(prefix)) for token in document)
+
+
+def any_word(texts: Sequence[str | None], query: str, analyses: Sequence[TextAnalysis]) -> bool:
+    """Whether a text has any token of the query, which has no operators."""
+    return matches_query(texts, ("word", query, 1.0), analyses)
 
 
 def vector_distance(left: Sequence[float], right: Sequence[float], metric: str = "l2") -> float:

@@ -12,7 +12,15 @@ from omnigraph.lang import ir
 from omnigraph.lang.temporal import format_date, format_datetime
 from omnigraph.lang.types import PropType, Scalar
 from tests.differential.naive_graph import Edge, NaiveGraph, Node, single
-from tests.differential.naive_text import any_similar_token, any_token, bm25, mock_embedding, vector_distance
+from tests.differential.naive_text import (
+    any_similar_token,
+    any_word,
+    bm25,
+    matches_query,
+    mock_embedding,
+    parse,
+    vector_distance,
+)
 
 # What each variable stands for; None where an optional pattern had no match.
 Row: TypeAlias = Mapping[str, Node | Edge | None]
@@ -76,23 +84,35 @@ def _of_type(value: ir.Value, type_: PropType) -> ir.Value:
 
 
 def _text_match(call: ir.TextMatch, row: Row, setting: Setting) -> Truth:
-    text, query = value_of(call.field, row, setting), value_of(call.query, row, setting)
-    if text is None or query is None:
+    texts = [value_of(field.ref, row, setting) for field in call.fields]
+    query = value_of(call.query, row, setting)
+    if query is None or all(text is None for text in texts):
         return None
+    analyses = [field.analysis for field in call.fields]
     if call.max_edits is None:
-        return any_token(text, query, call.analysis)
+        if isinstance(call.query, ir.PropertyRef):
+            return any_word(texts, query, analyses)
+        return matches_query(texts, parse(query), analyses)
     max_edits = value_of(call.max_edits, row, setting)
-    return None if max_edits is None else any_similar_token(text, query, max_edits, call.analysis)
+    if max_edits is None:
+        return None
+    return any(
+        text is not None and any_similar_token(text, query, max_edits, analysis)
+        for text, analysis in zip(texts, analyses, strict=True)
+    )
 
 
 def _bm25(call: ir.Bm25, row: Row, setting: Setting) -> float | None:
     entity, query = row[call.field.variable], value_of(call.query, row, setting)
-    text = value_of(call.field, row, setting)
-    if entity is None or text is None or query is None:
+    texts = [value_of(field.ref, row, setting) for field in call.fields]
+    if entity is None or query is None or all(text is None for text in texts):
         return None
     everything = setting.graph.nodes[entity.type_name].values()
-    texts = [str(found) for node in everything if (found := node.properties[call.field.property]) is not None]
-    return bm25(text, query, texts, call.analysis)
+    columns = [
+        [str(found) for node in everything if (found := node.properties[field.ref.property]) is not None]
+        for field in call.fields
+    ]
+    return bm25(texts, query, columns, [(field.analysis, field.boost) for field in call.fields])
 
 
 def truth_of(predicate: ir.Predicate, row: Row, setting: Setting) -> Truth:

@@ -19,6 +19,10 @@ from tests.differential.naive_graph import NaiveGraph
 T = TypeVar("T")
 
 WORDS: Final = ("ann", "LEE", "ann lee", "a", "zz", "日本", "an", "", "lees", "élan")
+# Queries with operators; only literals and parameters may have them.
+OPERATORS: Final = (
+    '"ann lee"', "ann AND lee", "an*", "lee NOT ann", "(a OR zz) AND le*^2", "NOT ann", 'lee^3 OR "lee ann"',
+)  # fmt: skip
 _SYMBOLS: Final = ("=", "!=", "<", "<=", ">", ">=")
 _UNORDERED: Final = (Scalar.VECTOR, Scalar.BLOB)
 # How deep negations and optional parts stand in each other.
@@ -130,7 +134,7 @@ class _Author:
         return "[" + ", ".join(_literal(item, type_) for item in items) + "]"
 
     def words(self) -> str:
-        found = self.one_of(WORDS)
+        found = self.one_of(OPERATORS if self.chance(3) else WORDS)
         return (
             self.param(PropType(Scalar.STRING), found)
             if self.chance(4)
@@ -207,7 +211,14 @@ class _Author:
     def text_search(self, ref: Ref) -> str:
         call = self.one_of(["search", "match_text", "fuzzy", "fuzzy"])
         edits = self.one_of(["", ", 1", ", 0"]) if call == "fuzzy" else ""
-        return f"{call}({ref.text}, {self.words()}{edits})"
+        words = json.dumps(self.one_of(WORDS), ensure_ascii=False) if call == "fuzzy" else self.words()
+        return f"{call}({self.searched(ref)}, {words}{edits})"
+
+    def searched(self, ref: Ref, boost: str = "") -> str:
+        """The property, sometimes with another one of the same node."""
+        if ref.text.endswith(".tenant"):
+            return f"[{ref.text}{boost}, {ref.text.replace('.tenant', '.note')}]"
+        return ref.text
 
     # --- clauses -----------------------------------------------------------------------------------------
 
@@ -352,9 +363,10 @@ class _Author:
             ref = self.one_of(vectors)
             calls.append(f"nearest({ref.text}, [{', '.join(['0.5'] * (ref.type.dim or 0))}])")
         if texts:
-            calls.append(f"bm25({self.one_of(texts).text}, {self.words()})")
+            calls.append(f"bm25({self.searched(self.one_of(texts), ' ^ 2')}, {self.words()})")
         if len(calls) == 2:
             calls.append(f"rrf({calls[0]}, {calls[1]}{self.one_of(['', ', 5'])})")
+            calls.append(f"fuse({calls[0]} ^ 2, {calls[1]} ^ 0.5)")
         return [f"order {{ {self.one_of(calls)} }}", f"limit {self.one_of([1, 3, 200])}"] if calls else []
 
     def ordering(self, scope: _Scope, columns: dict[str, str], distinct: bool) -> list[str]:

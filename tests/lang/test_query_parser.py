@@ -320,7 +320,7 @@ def test_parse_order_by_properties_aliases_and_rankings() -> None:
         ast.Ordering(ast.AliasRef("n"), descending=False),
         ast.Ordering(nearest),
         ast.Ordering(bm25, descending=True),
-        ast.Ordering(ast.Rrf(nearest, bm25, ast.Literal("integer", 60))),
+        ast.Ordering(ast.Rrf((nearest, bm25), (None, None), ast.Literal("integer", 60))),
     )
 
 

@@ -37,7 +37,8 @@ def test_reciprocal_ranks_of_empty_ranking_are_empty() -> None:
 def test_fuse_adds_contributions_and_keeps_rows_of_either_ranking() -> None:
     first = RowScores(np.array([0.5, 0.25, 9.0]), np.array([True, True, False]))
     second = RowScores(np.array([0.125, 9.0, 9.0]), np.array([True, False, False]))
-    assert fuse(first, second).column().to_pylist() == [0.625, 0.25, None]
+    assert fuse([first, second], [1.0, 1.0]).column().to_pylist() == [0.625, 0.25, None]
+    assert fuse([first, second], [2.0, 4.0]).column().to_pylist() == [1.5, 0.5, None]
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, None])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -16,8 +17,10 @@ from hypothesis import strategies as st
 from omnigraph.budget.deadline import time_limit
 from omnigraph.errors import InvalidInput, ResourceLimit
 from omnigraph.search import text_index as text_module
-from omnigraph.search.analyzer import SIMPLE
-from omnigraph.search.text_index import MAX_FUZZY_WORD, TextIndex
+from omnigraph.search.analyzer import SIMPLE, Analyzer
+from omnigraph.search.text_index import MAX_FUZZY_WORD, Mask, Ordinals, Scores, TextIndex
+from omnigraph.search.text_query import plain_query
+from omnigraph.search.text_scoring import TextEvaluation
 
 # Few letters, so that texts share words and near words; and everything that is treated in a way of its own.
 LETTERS = "aabbcABC1 ,-_'ée\u0301ßΣς½™ﬁＡ手机壳テ\u3099ก\u0e35서울\ufe0f\u0338\u200c\u0345"
@@ -118,6 +121,31 @@ def strings(column: list[str | None]) -> pa.Array:
     return pa.array(column, pa.string())
 
 
+@dataclass(frozen=True)
+class IndexedField:
+    """An index as the only field of a query; phrases, which need the texts, are tested elsewhere."""
+
+    index: TextIndex
+    analyzer: Analyzer = SIMPLE
+    boost: float = 1.0
+
+    def texts(self, ordinals: Ordinals) -> pa.Array:
+        raise AssertionError(f"the texts of {ordinals} are not needed")
+
+
+def evaluation(index: TextIndex, query: str) -> TextEvaluation:
+    return TextEvaluation(plain_query(query, [SIMPLE]), [IndexedField(index)])
+
+
+def matches_any(index: TextIndex, query: str) -> Mask:
+    return evaluation(index, query).matches()
+
+
+def bm25(index: TextIndex, query: str) -> tuple[Ordinals, Scores]:
+    ranked = evaluation(index, query)
+    return ranked.scores(ranked.statistics())
+
+
 def in_steps(column: list[str | None], cuts: list[int]) -> TextIndex:
     """The index built by appending a part of the column at a time."""
     bounds = [0, *sorted(min(cut, len(column)) for cut in cuts), len(column)]
@@ -188,15 +216,15 @@ def test_tokenize_of_a_token_returns_it() -> None:
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
 def test_index_of_every_arrow_string_type_finds_rows(kind: pa.DataType) -> None:
     index = TextIndex.build(pa.array(["red", None, "blue"]).cast(kind))
-    assert index.matches_any("blue red").tolist() == [True, False, True]
+    assert matches_any(index, "blue red").tolist() == [True, False, True]
 
 
 def test_index_of_chunked_and_sliced_arrays_finds_rows() -> None:
     column = pa.chunked_array([["no", "red fox", "ox"], [], [None, "fox"]], pa.string()).slice(1, 3)
     index = TextIndex.build(column)
     assert len(index) == 3
-    assert index.matches_any("fox").tolist() == [True, False, False]
-    assert index.matches_any("ox").tolist() == [False, True, False]
+    assert matches_any(index, "fox").tolist() == [True, False, False]
+    assert matches_any(index, "ox").tolist() == [False, True, False]
 
 
 def test_index_ignores_bytes_under_nulls() -> None:
@@ -204,29 +232,29 @@ def test_index_ignores_bytes_under_nulls() -> None:
     offsets = pa.py_buffer(np.array([0, 3, 6], np.int32))
     column = pa.Array.from_buffers(pa.string(), 2, [validity, offsets, pa.py_buffer(b"redfox")])
     index = TextIndex.build(column)
-    assert index.matches_any("red fox redfox").tolist() == [False, True]
+    assert matches_any(index, "red fox redfox").tolist() == [False, True]
 
 
 def test_search_in_column_of_nulls_matches_nothing() -> None:
     for column in (strings([]), strings([None, None]), strings(["", "-"]), pa.nulls(2)):
         index = TextIndex.build(column)
-        assert index.matches_any("a").tolist() == [False] * len(column)
+        assert matches_any(index, "a").tolist() == [False] * len(column)
         assert index.matches_fuzzy("a", 5).tolist() == [False] * len(column)
-        assert [part.tolist() for part in index.bm25("a")] == [[], []]
+        assert [part.tolist() for part in bm25(index, "a")] == [[], []]
 
 
 def test_search_without_tokens_matches_nothing() -> None:
     index = TextIndex.build(strings(["a", "", "?"]))
-    assert not index.matches_any("?").any()
+    assert not matches_any(index, "?").any()
     assert not index.matches_fuzzy("", 3).any()
-    assert len(index.bm25(" ")[0]) == 0
+    assert len(bm25(index, " ")[0]) == 0
 
 
 def test_search_in_text_without_spaces_finds_words_and_not_characters() -> None:
     index = TextIndex.build(strings(["私は東京タワーへ行く", "京都の東", "東京"]))
-    assert index.matches_any("東京").tolist() == [True, False, True]
-    assert index.matches_any("東").tolist() == [True, True, True]
-    assert index.bm25("東京")[0].tolist() == [0, 2]
+    assert matches_any(index, "東京").tolist() == [True, False, True]
+    assert matches_any(index, "東").tolist() == [True, True, True]
+    assert bm25(index, "東京")[0].tolist() == [0, 2]
 
 
 @settings(max_examples=120, deadline=None)
@@ -234,8 +262,8 @@ def test_search_in_text_without_spaces_finds_words_and_not_characters() -> None:
 def test_search_matches_rows_with_any_token(column: list[str | None], query: str, cuts: list[int]) -> None:
     terms = naive_terms(query)
     expected = [text is not None and not terms.keys().isdisjoint(naive_tokens(text)) for text in column]
-    assert TextIndex.build(strings(column)).matches_any(query).tolist() == expected
-    assert in_steps(column, cuts).matches_any(query).tolist() == expected
+    assert matches_any(TextIndex.build(strings(column)), query).tolist() == expected
+    assert matches_any(in_steps(column, cuts), query).tolist() == expected
 
 
 @settings(max_examples=120, deadline=None)
@@ -298,7 +326,7 @@ def test_edit_distance_of_long_words_matches_the_reference(monkeypatch: pytest.M
 @given(COLUMNS, QUERIES)
 def test_scores_match_the_bm25_formula(column: list[str | None], query: str) -> None:
     expected = naive_bm25(column, query)
-    ordinals, scores = TextIndex.build(strings(column)).bm25(query)
+    ordinals, scores = bm25(TextIndex.build(strings(column)), query)
     assert (str(ordinals.dtype), str(scores.dtype)) == ("int64", "float64")
     assert ordinals.tolist() == sorted(expected)
     assert scores.tolist() == pytest.approx([expected[n] for n in ordinals.tolist()], rel=1e-12)
@@ -307,7 +335,7 @@ def test_scores_match_the_bm25_formula(column: list[str | None], query: str) -> 
 def test_scores_of_small_corpus_match_values_computed_by_hand() -> None:
     # Three texts of 2, 3 and 1 tokens, 2 on average; `red` is in two, so it weighs ln(1 + 1.5 / 2.5).
     index = TextIndex.build(strings(["red fox", None, "red wine red", "blue"]))
-    ordinals, scores = index.bm25("Red red green")
+    ordinals, scores = bm25(index, "Red red green")
     assert ordinals.tolist() == [0, 2]
     weight = math.log(1.6)
     assert scores.tolist() == pytest.approx([weight * 2.2 / 2.2, weight * 4.4 / (2 + 1.2 * 1.375)])
@@ -315,13 +343,13 @@ def test_scores_of_small_corpus_match_values_computed_by_hand() -> None:
 
 def test_scores_ignore_repetition_and_order_of_query_words() -> None:
     index = TextIndex.build(strings(["x y z", "z z y", "x", "y y"]))
-    assert index.bm25("z y x")[1].tolist() == index.bm25("x y z y y")[1].tolist()
+    assert bm25(index, "z y x")[1].tolist() == bm25(index, "x y z y y")[1].tolist()
 
 
 def test_scores_count_empty_texts_and_ignore_nulls() -> None:
-    plain = TextIndex.build(strings(["a b", "c"])).bm25("a")[1][0]
-    assert TextIndex.build(strings(["a b", "c", None])).bm25("a")[1][0] == plain
-    assert TextIndex.build(strings(["a b", "c", ""])).bm25("a")[1][0] != plain
+    plain = bm25(TextIndex.build(strings(["a b", "c"])), "a")[1][0]
+    assert bm25(TextIndex.build(strings(["a b", "c", None])), "a")[1][0] == plain
+    assert bm25(TextIndex.build(strings(["a b", "c", ""])), "a")[1][0] != plain
 
 
 @settings(max_examples=120, deadline=None)
@@ -329,10 +357,10 @@ def test_scores_count_empty_texts_and_ignore_nulls() -> None:
 def test_scores_are_independent_of_index_segments(
     column: list[str | None], query: str, cuts: list[int], slice_bytes: int
 ) -> None:
-    whole = TextIndex.build(strings(column)).bm25(query)
+    whole = bm25(TextIndex.build(strings(column)), query)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_module, "_SLICE_BYTES", slice_bytes)
-        parts = in_steps(column, cuts).bm25(query)
+        parts = bm25(in_steps(column, cuts), query)
     assert parts[0].tolist() == whole[0].tolist()
     assert parts[1].tobytes() == whole[1].tobytes()
 
@@ -344,16 +372,16 @@ def test_extend_row_by_row_keeps_few_segments_and_all_rows() -> None:
         index = index.extended(strings([row]))
     whole = TextIndex.build(strings([*rows]))
     assert len(index._segments) <= 8 < len(index)
-    assert index.bm25("w3 w4 w150")[1].tobytes() == whole.bm25("w3 w4 w150")[1].tobytes()
-    assert index.matches_fuzzy("w15", 0).tolist() == whole.matches_any("w15").tolist()
+    assert bm25(index, "w3 w4 w150")[1].tobytes() == bm25(whole, "w3 w4 w150")[1].tobytes()
+    assert index.matches_fuzzy("w15", 0).tolist() == matches_any(whole, "w15").tolist()
 
 
 def test_extend_does_not_change_the_original_index() -> None:
     first = TextIndex.build(strings(["a", "b"]))
-    size, before = first.nbytes, first.bm25("a")[1].tolist()
+    size, before = first.nbytes, bm25(first, "a")[1].tolist()
     second = first.extended(strings(["a", "b"]))
-    assert (len(first), first.nbytes, first.bm25("a")[1].tolist()) == (2, size, before)
-    assert (len(second), second.matches_any("a").tolist()) == (4, [True, False, True, False])
+    assert (len(first), first.nbytes, bm25(first, "a")[1].tolist()) == (2, size, before)
+    assert (len(second), matches_any(second, "a").tolist()) == (4, [True, False, True, False])
     assert second.nbytes > size > 0
 
 
@@ -382,7 +410,7 @@ def test_fuzzy_word_that_is_too_long_is_refused() -> None:
     "search",
     [
         lambda index: index.matches_fuzzy("fox", 1),
-        lambda index: index.bm25("fox"),
+        lambda index: bm25(index, "fox"),
         lambda index: index.extended(pa.array(["fox"])),
     ],
     ids=["fuzzy", "bm25", "analysis"],

@@ -71,6 +71,14 @@ QUERIES = {
         return { $p.name, bm25($p.bio, "pale blue") as s } order { bm25($p.bio, "pale blue") } limit 40""",
     "fused": """match { $p: Person  $p worksAt $f } return { $p.name }
         order { rrf(nearest($p.vec, [0.5, 0.5]), bm25($p.bio, "red pale")) } limit 30""",
+    "operators": """match { $p: Person  $p.age > 10
+        search([$p.bio, $p.name], "\\"deep blue\\" OR gre* AND NOT pale") }
+        return { $p.name, snippet($p.bio, "blue") as cut, bm25([$p.bio ^ 2, $p.name], "gre*^2 NOT p3") as s }
+        order { bm25([$p.bio ^ 2, $p.name], "gre*^2 \\"deep blue\\" NOT p3") } limit 40""",
+    "weighted": """match { $p: Person  $p worksAt $f }
+        return { $p.name, fuse(bm25($p.bio, "red"), bm25($p.bio, "blue")) as s }
+        order { fuse(nearest($p.vec, [0.5, 0.5]) ^ 0.3, bm25($p.bio, "red pale") ^ 0.7, bm25($p.name, "p7")) }
+        limit 30""",
 }  # fmt: skip
 
 

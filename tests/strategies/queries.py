@@ -14,8 +14,8 @@ from omnigraph.lang.types import BASE_TYPES, PropType, vector
 T = TypeVar("T")
 
 FUNCTIONS = (
-    "now", "nearest", "cosine", "dot", "l2", "search", "fuzzy", "match_text", "bm25", "rrf", "date", "datetime",
-    "count", "collect", "sum", "avg", "min", "max",
+    "now", "nearest", "cosine", "dot", "l2", "search", "fuzzy", "match_text", "snippet", "bm25", "rrf", "fuse",
+    "date", "datetime", "count", "collect", "sum", "avg", "min", "max",
 )  # fmt: skip
 KEYWORDS = (
     *FUNCTIONS,
@@ -79,17 +79,31 @@ def _calls(expr: SearchStrategy[ast.Expr]) -> SearchStrategy[ast.Expr]:
     options = tuples(st.builds(ast.SearchOption, names, values), 0, 2)
     functions = st.sampled_from(["nearest", "l2", "cosine", "dot"])
     nearest = st.builds(ast.Nearest, properties, expr, functions, options)
-    bm25 = st.builds(ast.Bm25, expr, expr)
+    bm25 = st.builds(ast.Bm25, _fields(expr), expr)
     rank = nearest | bm25
+    number = none_or(st.builds(ast.Literal, st.just("integer"), st.integers(1, 9)))
+    ranks = st.tuples(rank, rank), st.tuples(number, number)
+    # A ranking there would be one more.
+    k = expr.filter(lambda item: not isinstance(item, ast.Nearest | ast.Bm25 | ast.Rrf))
     return st.one_of(
-        nearest, bm25, st.builds(ast.Rrf, rank, rank, none_or(expr)), _texts(expr), _aggregates(expr)
+        *(nearest, bm25, st.builds(ast.Rrf, *ranks, none_or(k)), _texts(expr), _aggregates(expr)),
+        st.builds(ast.Rrf, *ranks, st.none(), st.just("fuse")),
+        st.builds(ast.Snippet, properties, expr),
+    )
+
+
+def _fields(expr: SearchStrategy[ast.Expr]) -> SearchStrategy[ast.Expr | ast.Fields]:
+    boost = none_or(st.builds(ast.Literal, st.just("float"), st.floats(0.5, 9)))
+    pairs = st.lists(st.tuples(properties, boost), min_size=1, max_size=3)
+    return expr | pairs.map(
+        lambda items: ast.Fields(tuple(item for item, _ in items), tuple(number for _, number in items))
     )
 
 
 def _texts(expr: SearchStrategy[ast.Expr]) -> SearchStrategy[ast.TextCall]:
-    return st.builds(ast.TextCall, st.sampled_from(["search", "match_text"]), expr, expr) | st.builds(
-        ast.TextCall, st.just("fuzzy"), expr, expr, none_or(expr)
-    )
+    return st.builds(
+        ast.TextCall, st.sampled_from(["search", "match_text"]), _fields(expr), expr
+    ) | st.builds(ast.TextCall, st.just("fuzzy"), _fields(expr), expr, none_or(expr))
 
 
 def _aggregates(expr: SearchStrategy[ast.Expr]) -> SearchStrategy[ast.Aggregate]:

@@ -92,6 +92,8 @@ def evaluate(
             raise _no_value(f"`{expr.fn}` aggregates a group of rows")
         case ir.OutputRef():
             raise _no_value(f"`{expr.name}` is a result column")
+        case ir.Snippet():
+            raise _no_value("`snippet` is a column of the result")
         case ir.EmbedText():
             raise _no_value("a text to embed is only allowed in a ranking")
 

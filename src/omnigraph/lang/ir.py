@@ -24,6 +24,7 @@ CompareOp: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Direction: TypeAlias = Literal["out", "in", "both"]
 EntityKind: TypeAlias = Literal["node", "edge"]
 AggregateFn: TypeAlias = Literal["count", "sum", "avg", "min", "max", "collect"]
+FusionFn: TypeAlias = Literal["rrf", "fuse"]
 NearestFn: TypeAlias = Literal["nearest", "l2", "cosine", "dot"]
 TextFn: TypeAlias = Literal["search", "fuzzy", "match_text"]
 
@@ -124,28 +125,55 @@ class Nearest:
 
 
 @dataclass(frozen=True, slots=True)
+class TextField:
+    """A text property that is searched, how its words become tokens, and the factor of its scores."""
+
+    ref: PropertyRef
+    analysis: TextAnalysis = SIMPLE_TEXT
+    boost: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Bm25:
-    """BM25 score of a text property; rows without any of the terms are excluded."""
+    """BM25 score of one or more text properties of a node; rows without any of the terms are excluded."""
 
     field: PropertyRef
     query: Expr
     type: PropType = F64
     analysis: TextAnalysis = SIMPLE_TEXT
+    boost: float = 1.0
+    others: tuple[TextField, ...] = ()
+
+    @property
+    def fields(self) -> tuple[TextField, ...]:
+        """All searched properties."""
+        return (TextField(self.field, self.analysis, self.boost), *self.others)
 
 
 @dataclass(frozen=True, slots=True)
 class Rrf:
-    """Reciprocal rank fusion of two rankings."""
+    """Fusion of rankings, each with a weight: by reciprocal ranks (``rrf``) or by normalized scores (``fuse``)."""
 
-    first: Nearest | Bm25
-    second: Nearest | Bm25
+    ranks: tuple[Nearest | Bm25, ...]
+    weights: tuple[float, ...]
     k: Expr
+    fn: FusionFn = "rrf"
     type: PropType = F64
 
 
 @dataclass(frozen=True, slots=True)
+class Snippet:
+    """The part of a text with most words of a query, which are highlighted. Only in ``return``."""
+
+    field: PropertyRef
+    query: Expr
+    analysis: TextAnalysis
+    type: PropType = STRING
+
+
+@dataclass(frozen=True, slots=True)
 class TextMatch:
-    """True when the text property matches the tokens of the query."""
+    """True when a text property matches the query. The properties in `others` belong to the same variable."""
 
     fn: TextFn
     field: PropertyRef
@@ -153,6 +181,13 @@ class TextMatch:
     max_edits: Expr | None = None
     type: PropType = BOOL
     analysis: TextAnalysis = SIMPLE_TEXT
+    boost: float = 1.0
+    others: tuple[TextField, ...] = ()
+
+    @property
+    def fields(self) -> tuple[TextField, ...]:
+        """All searched properties."""
+        return (TextField(self.field, self.analysis, self.boost), *self.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +214,7 @@ Expr: TypeAlias = (
     | Bm25
     | Rrf
     | TextMatch
+    | Snippet
     | Aggregate
 )
 

@@ -38,13 +38,19 @@ def render_expr(expr: ir.Expr) -> str:
             metric = "" if expr.metric == "l2" else f", metric={expr.metric}"
             return f"nearest({render_expr(expr.field)}, {render_expr(expr.query)}{metric}{_options(expr.options)})"
         case ir.Bm25():
-            return f"bm25({render_expr(expr.field)}, {render_expr(expr.query)}{_analysis(expr.analysis)})"
+            return f"bm25({_fields(expr.fields)}, {render_expr(expr.query)}{_analysis(expr.analysis)})"
+        case ir.Snippet():
+            return f"snippet({render_expr(expr.field)}, {render_expr(expr.query)}{_analysis(expr.analysis)})"
         case ir.Rrf():
-            return f"rrf({render_expr(expr.first)}, {render_expr(expr.second)}, k={render_expr(expr.k)})"
+            ranks = ", ".join(
+                render_expr(rank) + _factor(weight)
+                for rank, weight in zip(expr.ranks, expr.weights, strict=True)
+            )
+            return f"{expr.fn}({ranks}{f', k={render_expr(expr.k)}' if expr.fn == 'rrf' else ''})"
         case ir.TextMatch():
             edits = f", max_edits={render_expr(expr.max_edits)}" if expr.max_edits else ""
             options = edits + _analysis(expr.analysis)
-            return f"{expr.fn}({render_expr(expr.field)}, {render_expr(expr.query)}{options})"
+            return f"{expr.fn}({_fields(expr.fields)}, {render_expr(expr.query)}{options})"
         case ir.Aggregate():
             return f"{expr.fn}({'distinct ' if expr.distinct else ''}{render_expr(expr.argument)})"
 
@@ -73,6 +79,16 @@ def render_predicate(predicate: ir.Predicate) -> str:
             return f"not ({render_predicate(predicate.item)})"
         case ir.TextMatch():
             return render_expr(predicate)
+
+
+def _fields(fields: tuple[ir.TextField, ...]) -> str:
+    if fields == (ir.TextField(fields[0].ref, fields[0].analysis),):
+        return render_expr(fields[0].ref)
+    return "[" + ", ".join(render_expr(field.ref) + _factor(field.boost) for field in fields) + "]"
+
+
+def _factor(number: float) -> str:
+    return "" if number == 1.0 else f" ^ {number:g}"
 
 
 def _analysis(analysis: TextAnalysis) -> str:

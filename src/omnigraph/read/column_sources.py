@@ -11,7 +11,7 @@ from omnigraph.engine.memory.cached_table import CachedTable, Ordinals
 from omnigraph.lang import ir
 from omnigraph.read.binding_table import BindingTable
 from omnigraph.read.read_session import ReadSession
-from omnigraph.search.text_search import TextSearch, max_edits
+from omnigraph.search.text_search import TextSearch, has_operators, max_edits, text_fields
 
 
 @dataclass(frozen=True)
@@ -96,5 +96,6 @@ def _search(
     ordinals: Ordinals | None,
 ) -> pa.Array:
     queries = evaluate(match.query, source, session.bindings)
-    search = TextSearch(table, match.field.property, match.analysis)
-    return search.rows(match.fn, queries, max_edits(match, session.bindings), ordinals)
+    fields = text_fields(table, match.fields)
+    search = TextSearch(match.fn, fields, max_edits(match, session.bindings), has_operators(match))
+    return search.rows(queries, ordinals)

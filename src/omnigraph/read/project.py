@@ -29,9 +29,11 @@ from omnigraph.read.binding_table import BindingTable
 from omnigraph.read.column_sources import BindingSource
 from omnigraph.read.plan import ReadPlan
 from omnigraph.read.read_session import ReadSession
+from omnigraph.read.references import walk
 from omnigraph.read.scoring import score_rows
 from omnigraph.read.spilling import PART_ROWS, find_spill
 from omnigraph.search.ranking import RowScores
+from omnigraph.search.snippets import text_snippets
 
 # With at most this many rows, values are looked up immediately; with more, columns hold positions until the final
 # rows are known.
@@ -45,6 +47,8 @@ _ARRAYS_PER_SORT = 4
 _ARRAYS_PER_GROUPING = 5
 # Arrow stores a null vector as a vector of the declared dimension.
 _MAX_NULL_BYTES = 64 << 20
+# Of a snippet, usually. A longer word counts where its text does.
+_SNIPPET_BYTES = 256.0
 
 _RANKS = (ir.Nearest, ir.Bm25, ir.Rrf)
 _NO_TRUTHS = pa.array([], pa.bool_())
@@ -69,12 +73,13 @@ def project(session: ReadSession, plan: ReadPlan, rows: BindingTable) -> pa.Tabl
     """Group, order and project matched rows."""
     check_deadline()
     query = plan.query
-    scores: dict[ir.Expr, RowScores] = {}
+    scores = _returned_fusions(session, query, rows)
     for place, item in enumerate(query.order):
         if isinstance(item.expr, _RANKS):
             with hold_bytes(rows.nbytes):
                 found = score_rows(session, item.expr, rows, None if place else best_rows(plan))
             rows = rows.take(found.ranked)
+            scores = {rank: known.take(found.ranked) for rank, known in scores.items()}
             scores[item.expr] = found.take(found.ranked)
     run = _run_on(choose_engine(session, rows.num_rows))
     projection = plan.projection
@@ -102,6 +107,15 @@ def project(session: ReadSession, plan: ReadPlan, rows: BindingTable) -> pa.Tabl
     )
     check_rows(result.num_rows)
     return result
+
+
+def _returned_fusions(
+    session: ReadSession, query: ir.ReadQuery, rows: BindingTable
+) -> dict[ir.Expr, RowScores]:
+    """Return the scores of fusions that do not order the rows; they depend on all rows, whatever the limit."""
+    ordered = {item.expr for item in query.order}
+    found = {item for output in query.outputs for item in walk(output.expr) if isinstance(item, ir.Rrf)}
+    return {rank: score_rows(session, rank, rows) for rank in found - ordered}
 
 
 def best_rows(plan: ReadPlan) -> int | None:
@@ -158,6 +172,8 @@ def _value_bytes(session: ReadSession, expr: ir.Expr) -> float:
         case ir.Const() | ir.ParamRef() | ir.Now():
             value = session.bindings.value(expr)
             return float(len(value)) if isinstance(value, str) else type_bytes(arrow_type(expr.type))
+        case ir.Snippet():
+            return _SNIPPET_BYTES
         case _:
             return float(_BYTES_PER_INDEX)
 
@@ -267,6 +283,9 @@ class _Columns:
             case ir.Nearest() | ir.Bm25() | ir.Rrf():
                 known = self.scores.get(expr)
                 return (known or score_rows(self.session, expr, self.rows)).column()
+            case ir.Snippet():
+                texts = BindingSource(self.session, self.rows).column(expr.field)
+                return text_snippets(expr, texts, self.session.text(expr.query))
             case ir.TextMatch():
                 # Without rows there is nothing to search, so no text index is built.
                 rows = BindingSource(self.session, self.rows)

@@ -7,7 +7,16 @@ from omnigraph.lang import ir
 from omnigraph.read.binding_table import BindingTable
 from omnigraph.read.read_session import ReadSession
 from omnigraph.search.rank_fusion import check_k
-from omnigraph.search.ranking import Ranking, RowScores, fuse
+from omnigraph.search.ranking import (
+    Ranking,
+    RowScores,
+    TextRanking,
+    VectorRanking,
+    contribution,
+    fuse,
+    score,
+)
+from omnigraph.search.text_search import text_fields
 from omnigraph.search.vector_search import (
     DEFAULT_NPROBES,
     SearchPath,
@@ -24,18 +33,14 @@ def score_rows(
     With `count`, only that many best rows are needed, and all with the same score as the last of them. Others may
     be left out of the ranking.
     """
-    match rank:
-        case ir.Nearest() if count is not None:
-            return _ranking(session, rank).score_nearest(rows.columns[rank.field.variable], count)
-        case ir.Nearest() | ir.Bm25():
-            return _ranking(session, rank).score(rows.columns[rank.field.variable])
-        case ir.Rrf():
-            k = check_k(session.constant(rank.k))
-            first, second = (
-                _ranking(session, part).reciprocal_rank(rows.columns[part.field.variable], k)
-                for part in (rank.first, rank.second)
-            )
-            return fuse(first, second)
+    if isinstance(rank, ir.Rrf):
+        k = check_k(session.constant(rank.k))
+        parts = [
+            contribution(_ranking(session, part), rows.columns[part.field.variable], rank.fn, k)
+            for part in rank.ranks
+        ]
+        return fuse(parts, rank.weights)
+    return score(_ranking(session, rank), rows.columns[rank.field.variable], count)
 
 
 def search_path(session: ReadSession, rank: ir.Nearest, candidates: int) -> tuple[SearchPath, SearchSettings]:
@@ -70,8 +75,8 @@ def _positive(session: ReadSession, name: str, option: ir.Expr | None) -> int | 
 
 
 def _ranking(session: ReadSession, rank: ir.Nearest | ir.Bm25) -> Ranking:
-    table, name = session.variables[rank.field.variable], rank.field.property
+    table = session.variables[rank.field.variable]
     if isinstance(rank, ir.Bm25):
-        return Ranking(table, name, session.text(rank.query), analysis=rank.analysis)
+        return TextRanking(table, text_fields(table, rank.fields), session.text(rank.query))
     settings = search_settings(session, rank.options)
-    return Ranking(table, name, session.vector(rank.query), rank.metric, settings=settings)
+    return VectorRanking(table, rank.field.property, session.vector(rank.query), rank.metric, settings)

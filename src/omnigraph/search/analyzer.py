@@ -98,15 +98,15 @@ class Analyzer:
         return sorted({token for word in self.words(text) for token, _ in word.asked})
 
     def words(self, text: str) -> Iterator[Word]:
-        """Yield the words of a text. A stop word has no tokens, but a position."""
-        for units in split_words(text):
-            if UNSPACED.match(units[0]):
-                pairs = _placed(_pairs(units))
-                yield Word((*_placed(units), *pairs), pairs or _placed(units), len(units))
-            else:
-                yield self._word(units[0])
+        """Return the words of a text. A stop word has no tokens, but a position."""
+        return map(self.word, split_words(text))
 
-    def _word(self, word: str) -> Word:
+    def word(self, units: list[str]) -> Word:
+        """Return the tokens of one word, given as its units."""
+        if UNSPACED.match(units[0]):
+            pairs = _placed(_pairs(units))
+            return Word((*_placed(units), *pairs), pairs or _placed(units), len(units))
+        (word,) = units
         if word in self._stop_words:
             return Word((), ())
         if self.analysis.ngram:

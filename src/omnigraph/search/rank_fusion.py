@@ -1,4 +1,4 @@
-"""Reciprocal rank fusion."""
+"""Fusion of rankings: by reciprocal ranks or by normalized scores."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from omnigraph.errors import InvalidInput
 from omnigraph.lang.ir import Value
 
 Ordinals: TypeAlias = npt.NDArray[np.int64]
+Scores: TypeAlias = npt.NDArray[np.float64]
+
+FUSION_DEPTH = 10_000
+"""The best entities of a ranking that a fusion considers, whatever the limit of the query."""
 
 
-def reciprocal_ranks(ranking: Ordinals, k: int) -> tuple[Ordinals, npt.NDArray[np.float64]]:
+def reciprocal_ranks(ranking: Ordinals, k: int) -> tuple[Ordinals, Scores]:
     """Return the entities of a ranking, ascending, and 1 / (k + rank + 1) of each.
 
     The ranking is best first, and ranks count from 0. A repeated entity has its best rank; its other occurrences
@@ -27,6 +31,22 @@ def reciprocal_ranks(ranking: Ordinals, k: int) -> tuple[Ordinals, npt.NDArray[n
     ranks = np.empty(len(places), np.int64)
     ranks[np.argsort(places)] = np.arange(len(places))
     return entities, 1.0 / (k + ranks + 1)
+
+
+def normalized_scores(scores: Scores) -> Scores:
+    """Return the scores of a ranking, best first, between 1 for the best and 0 for the worst.
+
+    Equal scores are all 1. Infinities and NaNs are 0, and no ends of the range.
+
+    >>> normalized_scores(np.array([1.0, 2.0, 5.0, np.nan])), normalized_scores(np.array([3.0, 3.0]))
+    (array([1.  , 0.75, 0.  , 0.  ]), array([1., 1.]))
+    """
+    finite = np.isfinite(scores)
+    result = np.zeros(len(scores))
+    if finite.any():
+        best, worst = scores[finite][0], scores[finite][-1]
+        result[finite] = 1.0 if best == worst else (scores[finite] - worst) / (best - worst)
+    return result
 
 
 def check_k(value: Value) -> int:

@@ -1,18 +1,23 @@
-"""Scores of matched rows: vector distance, BM25, and reciprocal rank fusion of two rankings."""
+"""Scores of matched rows: vector distance, BM25, and fusion of rankings."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.engine.memory.cached_table import NO_ROWS, CachedTable, Ordinals
-from omnigraph.engine.projection.sorting import order_rows
-from omnigraph.lang.schema import SIMPLE_TEXT, Metric, TextAnalysis
-from omnigraph.search.rank_fusion import reciprocal_ranks
-from omnigraph.search.text_search import TextSearch
+from omnigraph.engine.projection.sorting import SortColumn, order_rows
+from omnigraph.lang.ir import FusionFn
+from omnigraph.lang.schema import Metric
+from omnigraph.search.rank_fusion import FUSION_DEPTH, normalized_scores, reciprocal_ranks
+from omnigraph.search.text_query import parse_query
+from omnigraph.search.text_scoring import TextEvaluation
+from omnigraph.search.text_search import TextField
 from omnigraph.search.vector_search import DEFAULT_SETTINGS, SearchSettings, VectorSearch
 
 
@@ -32,69 +37,103 @@ class RowScores:
         return pa.array(self.values, mask=~self.ranked)
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """A ranking of the rows of a table by one property.
+class Ranking(Protocol):
+    """A ranking of the rows of a table."""
 
-    The query is a vector for ``nearest`` and a text for ``bm25``. A null query ranks nothing.
-    """
-
-    table: CachedTable
-    property_name: str
-    query: tuple[float, ...] | str | None
-    metric: Metric = "l2"
-    analysis: TextAnalysis = SIMPLE_TEXT
-    settings: SearchSettings = DEFAULT_SETTINGS
+    @property
+    def table(self) -> CachedTable:
+        """The ranked table."""
 
     @property
     def is_descending(self) -> bool:
         """Whether the best score is the highest one, as for BM25 and unlike a distance."""
-        return isinstance(self.query, str)
 
-    def score(self, ordinals: Ordinals) -> RowScores:
-        """Return the score of each matched row. `ordinals` are the positions bound in the rows, -1 for null."""
-        return _spread(*self._score_entities(_distinct(ordinals)), ordinals)
+    def score_entities(
+        self, entities: Ordinals, count: int | None = None
+    ) -> tuple[Ordinals, npt.NDArray[np.float64]]:
+        """Return the entities that the ranking contains, ascending, and their scores.
 
-    def score_nearest(self, ordinals: Ordinals, count: int) -> RowScores:
-        """Return the scores of the rows that are bound to the `count` nearest vectors. All others are not ranked.
-
-        At least `count` rows are ranked if so many have a vector. Vectors as near as the last one are included.
+        With `count`, only that many best entities are needed, and those with the same score as the last of them.
+        Others may be left out.
         """
-        entities = _distinct(ordinals)
-        if self.query is None or isinstance(self.query, str) or not len(entities):
-            return self.score(ordinals)
-        return _spread(*self._vectors(self.query).nearest(entities, count), ordinals)
 
-    def reciprocal_rank(self, ordinals: Ordinals, k: int) -> RowScores:
-        """Return the contribution of this ranking to a fused score: 1 / (k + rank + 1) of each matched row.
 
-        Entities with equal scores are ranked by id.
-        """
-        entities, scores = self._score_entities(_distinct(ordinals))
-        ids = self.table.values("id", entities)
-        order = order_rows([(pa.array(scores), self.is_descending)], [ids], len(entities))
-        return _spread(*reciprocal_ranks(entities[order], k), ordinals)
+@dataclass(frozen=True)
+class VectorRanking:
+    """A ranking by the distance to a vector. A null query ranks nothing."""
 
-    def _score_entities(self, entities: Ordinals) -> tuple[Ordinals, npt.NDArray[np.float64]]:
-        """Return the entities that the ranking contains, ascending, and their scores."""
+    table: CachedTable
+    property_name: str
+    query: tuple[float, ...] | None
+    metric: Metric = "l2"
+    settings: SearchSettings = DEFAULT_SETTINGS
+    is_descending: bool = False
+
+    def score_entities(
+        self, entities: Ordinals, count: int | None = None
+    ) -> tuple[Ordinals, npt.NDArray[np.float64]]:
+        """Return the entities with a vector and their distances."""
         if self.query is None or not len(entities):
             return NO_ROWS, np.zeros(0)
-        if isinstance(self.query, str):
-            ordinals, scores = (
-                TextSearch(self.table, self.property_name, self.analysis).index().bm25(self.query)
-            )
-            matched = np.isin(ordinals, entities)
-            return ordinals[matched], scores[matched]
-        return self._vectors(self.query).distances(entities)
-
-    def _vectors(self, query: tuple[float, ...]) -> VectorSearch:
-        return VectorSearch(self.table, self.property_name, query, self.metric, self.settings)
+        search = VectorSearch(self.table, self.property_name, self.query, self.metric, self.settings)
+        return search.distances(entities) if count is None else search.nearest(entities, count)
 
 
-def fuse(first: RowScores, second: RowScores) -> RowScores:
-    """Add the contributions of two rankings. A row needs to be in only one of them."""
-    values = np.where(first.ranked, first.values, 0) + np.where(second.ranked, second.values, 0)
-    return RowScores(values, first.ranked | second.ranked)
+@dataclass(frozen=True)
+class TextRanking:
+    """A ranking by BM25 over one or more text properties. A null query ranks nothing."""
+
+    table: CachedTable
+    fields: tuple[TextField, ...]
+    query: str | None
+    is_descending: bool = True
+
+    def score_entities(
+        self, entities: Ordinals, count: int | None = None
+    ) -> tuple[Ordinals, npt.NDArray[np.float64]]:
+        """Return the entities that match the query, and their scores."""
+        del count  # The scores of all matching rows are known anyway.
+        if self.query is None or not len(entities):
+            return NO_ROWS, np.zeros(0)
+        query = parse_query(self.query, [field.analyzer for field in self.fields])
+        evaluation = TextEvaluation(query, self.fields)
+        ordinals, scores = evaluation.scores(evaluation.statistics())
+        matched = np.isin(ordinals, entities)
+        return ordinals[matched], scores[matched]
+
+
+def score(ranking: Ranking, ordinals: Ordinals, count: int | None = None) -> RowScores:
+    """Return the score of each matched row. `ordinals` are the positions bound in the rows, -1 for null.
+
+    With `count`, rows behind that many best ones may be left out.
+    """
+    return _spread(*ranking.score_entities(_distinct(ordinals), count), ordinals)
+
+
+def contribution(ranking: Ranking, ordinals: Ordinals, fn: FusionFn, k: int) -> RowScores:
+    """Return what a ranking adds to a fused score of each matched row, before its weight.
+
+    Only the best `FUSION_DEPTH` entities count. Those with equal scores are ranked by id.
+    """
+    entities, scores = ranking.score_entities(_distinct(ordinals), FUSION_DEPTH)
+    ids = ranking.table.values("id", entities)
+    keys: list[SortColumn] = [(pa.array(scores), ranking.is_descending)]
+    order = order_rows(keys, [ids], len(entities), limit=FUSION_DEPTH)
+    if fn == "rrf":
+        return _spread(*reciprocal_ranks(entities[order], k), ordinals)
+    values = normalized_scores(scores[order])
+    ascending = np.argsort(entities[order])
+    return _spread(entities[order][ascending], values[ascending], ordinals)
+
+
+def fuse(parts: Sequence[RowScores], weights: Sequence[float]) -> RowScores:
+    """Add the weighted contributions of rankings, in their order. A row needs to be in only one of them."""
+    values = np.zeros(len(parts[0].values))
+    ranked = np.zeros(len(values), np.bool_)
+    for part, weight in zip(parts, weights, strict=True):
+        values += weight * np.where(part.ranked, part.values, 0)
+        ranked |= part.ranked
+    return RowScores(values, ranked)
 
 
 def _distinct(ordinals: Ordinals) -> Ordinals:

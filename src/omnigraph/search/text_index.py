@@ -1,12 +1,11 @@
-"""Inverted index of a text column: token and fuzzy matches, BM25."""
+"""Inverted index of a text column: rows by token, by prefix and by edit distance, and the statistics of BM25."""
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -39,6 +38,15 @@ MAX_FUZZY_WORD = 1_024
 # --- index -----------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """The BM25 statistics of a column: the number of texts, of their tokens, and of the texts with each token."""
+
+    texts: int
+    tokens: int
+    having: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TextIndex:
     """An immutable inverted index of a text column. The ordinal of a row is its position in the column.
@@ -47,11 +55,10 @@ class TextIndex:
     the texts, to the last bit, and not on the steps in which the index was built.
 
     >>> index = TextIndex.build(pa.array(["red fox", None, "red red wine"])).extended(pa.array(["blue"]))
-    >>> index.matches_any("RED?"), index.matches_fuzzy("reed bleu", 1)
+    >>> index.matches_terms(["red"]), index.matches_fuzzy("reed bleu", 1)
     (array([ True, False,  True, False]), array([ True, False,  True, False]))
-    >>> ordinals, scores = index.bm25("red")
-    >>> ordinals, scores.round(4)
-    (array([0, 2]), array([0.47  , 0.5666]))
+    >>> index.occurrences("red"), index.statistics(["red"])
+    ((array([0, 2]), array([1., 2.])), Statistics(texts=3, tokens=6, having={'red': 2}))
     """
 
     # Sizes at least halve from each segment to the next, so there are few segments and rows are rarely merged.
@@ -120,10 +127,10 @@ class TextIndex:
         """Bytes of the index."""
         return sum(segment.nbytes for segment in self._segments)
 
-    def matches_any(self, query: str) -> Mask:
-        """Return for each row whether its text has at least one token of the query. False for a null text."""
-        terms = self._analyzer.query_terms(query)
-        return self._containing([_ids(segment, terms) for segment in self._segments])
+    @property
+    def analyzer(self) -> Analyzer:
+        """The analysis of the texts."""
+        return self._analyzer
 
     def matches_fuzzy(self, query: str, max_edits: int) -> Mask:
         """Return for each row whether its text has a token within `max_edits` edits of a token of the query.
@@ -151,33 +158,55 @@ class TextIndex:
             ]
         )
 
-    def bm25(self, query: str) -> tuple[Ordinals, Scores]:
-        """Return the rows with at least one token of the query, ascending, and their BM25 scores.
+    def matches_terms(self, terms: Sequence[str]) -> Mask:
+        """Return for each row whether its text has at least one of the tokens."""
+        return self._containing([_ids(segment, terms) for segment in self._segments])
 
-        k1 is 1.2 and b is 0.75. A term that occurs in `df` of `n` texts has the weight ln(1 + (n - df + 0.5) /
-        (df + 0.5)). A token that the query repeats counts once. Scores are positive.
-        """
-        terms = self._analyzer.query_terms(query)
-        total = self._live_tokens
-        if self._live is None:
-            total = sum(segment.tokens for segment in self._segments)
-        scores = np.zeros(self._rows)
-        for term in terms:
+    def matches_all(self, terms: Sequence[str]) -> Mask:
+        """Return for each row whether its text has all of the tokens."""
+        found = self.matches_terms(terms[:1])
+        for term in terms[1:]:
             check_deadline()
-            parts = [
-                (segment, start, *self._postings(segment, start, found))
-                for segment, start in zip(self._segments, self._starts, strict=True)
-                for found in _ids(segment, [term])
-            ]
-            df = sum(len(rows) for _, _, rows, _ in parts)
-            weight = math.log1p((self._texts - df + 0.5) / (df + 0.5)) * (K1 + 1)
-            for segment, start, rows, counts in parts:
-                lengths = segment.lengths[rows].astype(np.float64)
-                norms = K1 * (1 - B + B * (lengths * self._texts / total))
-                # Each row adds its terms in the order of the query, independent of its segment.
-                scores[start : start + segment.rows][rows] += weight * counts / (counts + norms)
-        ordinals = np.flatnonzero(scores).astype(np.int64)
-        return ordinals, scores[ordinals]
+            found &= self.matches_terms([term])
+        return found
+
+    def matches_prefix(self, prefix: str) -> Mask:
+        """Return for each row whether its text has a token that begins with the prefix."""
+        mask = np.zeros(self._rows, np.bool_)
+        for segment, start in zip(self._segments, self._starts, strict=True):
+            check_deadline()
+            first, stop = _range(segment, prefix)
+            mask[start : start + segment.rows][
+                segment.places[segment.bounds[first] : segment.bounds[stop]]
+            ] = True
+        return mask if self._live is None else mask & self._live
+
+    def occurrences(self, term: str) -> tuple[Ordinals, npt.NDArray[np.float64]]:
+        """Return the rows whose text has a token, ascending, and how often."""
+        found = [
+            (start + rows.astype(np.int64), counts)
+            for segment, start in zip(self._segments, self._starts, strict=True)
+            for number in _ids(segment, [term])
+            for rows, counts in [self._postings(segment, start, number)]
+        ]
+        if not found:
+            return np.zeros(0, np.int64), np.zeros(0)
+        return np.concatenate([rows for rows, _ in found]), np.concatenate([counts for _, counts in found])
+
+    def lengths(self, ordinals: Ordinals) -> npt.NDArray[np.float64]:
+        """Return the number of tokens of some rows, which ascend."""
+        bounds = np.searchsorted(ordinals, [*self._starts, self._rows])
+        lengths = np.empty(len(ordinals))
+        for segment, start, (low, high) in zip(self._segments, self._starts, pairwise(bounds), strict=True):
+            lengths[low:high] = segment.lengths[ordinals[low:high] - start]
+        return lengths
+
+    def statistics(self, terms: Sequence[str]) -> Statistics:
+        """Return what BM25 needs to know about all texts: their number, and how many have each token."""
+        tokens = self._live_tokens
+        if self._live is None:
+            tokens = sum(segment.tokens for segment in self._segments)
+        return Statistics(self._texts, tokens, {term: len(self.occurrences(term)[0]) for term in terms})
 
     def _postings(
         self, segment: _Segment, start: int, term: int
@@ -238,6 +267,16 @@ def _ids(segment: _Segment, terms: Sequence[str]) -> list[int]:
     numbers = range(len(segment.terms))
     found = [(bisect_left(numbers, term, key=spelled), term) for term in terms]
     return [number for number, term in found if number < len(numbers) and spelled(number) == term]
+
+
+def _range(segment: _Segment, prefix: str) -> tuple[int, int]:
+    """Return the first number of the terms that begin with a prefix, and the number behind the last one."""
+
+    def head(number: int) -> str:
+        return str(segment.terms[number].as_py())[: len(prefix)]
+
+    numbers = range(len(segment.terms))
+    return bisect_left(numbers, prefix, key=head), bisect_right(numbers, prefix, key=head)
 
 
 # --- building --------------------------------------------------------------------------------------------

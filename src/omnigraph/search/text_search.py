@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -18,16 +19,39 @@ from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.lang.schema import TextAnalysis
 from omnigraph.search.analyzer import Analyzer
-from omnigraph.search.text_index import TextIndex
+from omnigraph.search.text_index import Mask, TextIndex
+from omnigraph.search.text_query import parse_query, plain_query
+from omnigraph.search.text_scoring import SearchedField, TextEvaluation
 
 _DEFAULT_EDITS = 2
+_CONSTANT = (ir.Const, ir.ParamRef, ir.Now)
+
+
+def match_text(
+    fn: ir.TextFn, query: str, edits: int, fields: Sequence[SearchedField], *, has_operators: bool
+) -> Mask:
+    """Return which rows of the fields match a query; without text they do not.
+
+    `edits` is the maximum distance of ``fuzzy``, whose query is words.
+    """
+    if fn == "fuzzy":
+        found = [field.index.matches_fuzzy(query, edits) for field in fields]
+        mask: Mask = np.logical_or.reduce(found)
+        return mask
+    parse = parse_query if has_operators else plain_query
+    return TextEvaluation(parse(query, [field.analyzer for field in fields]), fields).matches()
+
+
+def has_operators(match: ir.TextMatch) -> bool:
+    """Return whether the query is one text for all rows, written by the caller in the query language."""
+    return isinstance(match.query, _CONSTANT)
 
 
 def max_edits(match: ir.TextMatch, bindings: Bindings) -> int:
     """Return the maximum number of edits of ``fuzzy``; raise `InvalidInput` unless it is an integer from 0 on."""
     if match.max_edits is None:
         return _DEFAULT_EDITS
-    if not isinstance(match.max_edits, ir.Const | ir.ParamRef | ir.Now):
+    if not isinstance(match.max_edits, _CONSTANT):
         raise InvalidInput("the maximum number of edits must be a literal or a parameter")
     value = bindings.value(match.max_edits)
     if not isinstance(value, int) or value < 0:
@@ -55,58 +79,34 @@ class IndexedColumn:
 
 
 @dataclass(frozen=True)
-class TextSearch:
-    """Searches in one text property, whose words the analysis of the schema makes tokens."""
+class TextField:
+    """A searched text property of one version of a table."""
 
     table: CachedTable
-    property: str
+    name: str
     analysis: TextAnalysis
+    boost: float = 1.0
 
-    def rows(
-        self, fn: ir.TextFn, queries: pa.Array | pa.Scalar, edits: int, ordinals: Ordinals | None
-    ) -> pa.Array:
-        """Return which of the rows at `ordinals`, or of all rows, match; null where text or query is null.
+    @property
+    def analyzer(self) -> Analyzer:
+        """The analysis of the texts."""
+        return Analyzer(self.analysis)
 
-        `queries` is one text for all rows, or one text per row. `edits` is the maximum distance of ``fuzzy``.
-        """
-        if isinstance(queries, pa.Scalar):
-            return self._match(fn, queries.as_py(), edits, ordinals)
-        places = np.arange(self.table.numbers.size) if ordinals is None else ordinals
-        encoded = queries.dictionary_encode()
-        codes = pc.fill_null(encoded.indices, -1).to_numpy()
-        found = np.zeros(len(places), np.bool_)
-        known = np.zeros(len(places), np.bool_)
-        for code, query in enumerate(encoded.dictionary.to_pylist()):
-            check_deadline()
-            rows = np.flatnonzero(codes == code)
-            matched = self._match(fn, query, edits, places[rows])
-            found[rows] = pc.fill_null(matched, False).to_numpy(zero_copy_only=False)
-            known[rows] = matched.is_valid().to_numpy(zero_copy_only=False)
-        return pa.array(found, mask=~known)
+    def texts(self, ordinals: Ordinals) -> pa.Array:
+        """Return the texts of some rows."""
+        return self.table.values(self.name, ordinals)
 
-    def _match(self, fn: ir.TextFn, query: str | None, edits: int, ordinals: Ordinals | None) -> pa.Array:
-        count = self.table.numbers.size if ordinals is None else len(ordinals)
-        if query is None:
-            return pa.nulls(count, pa.bool_())
-        index = self.index()
-        mask = index.matches_fuzzy(query, edits) if fn == "fuzzy" else index.matches_any(query)
-        null = self.table.column_chunks(self.property).null_mask()
-        if ordinals is None:
-            return pa.array(mask, mask=null)
-        # Position -1, the last one, is a variable that is null.
-        found, missing = np.append(mask, False), np.append(null, True)
-        return pa.array(found[ordinals], mask=missing[ordinals])
-
+    @cached_property
     def index(self) -> TextIndex:
-        """Return the index of the column at this version."""
+        """The index of the column at this version."""
         numbers, cache = self.table.numbers, self.table.cache
-        physical = self.table.layout.physical(self.property)
+        physical = self.table.layout.physical(self.name)
         family: Hashable = ("text", self.table.pin.path, physical, self.analysis, numbers.lineage)
         return cache.get_or_build(family, numbers.serial, lambda: self._build(cache.versions(family))).index
 
     def _build(self, known: Sequence[IndexedColumn]) -> IndexedColumn:
         """Extend the index of the version before by the texts behind it. Deleted texts are masked."""
-        numbers, texts = self.table.numbers, self.table.column_chunks(self.property)
+        numbers, texts = self.table.numbers, self.table.column_chunks(self.name)
         older = [item for item in known if numbers.continues(item.numbers)]
         donor = max(older, key=lambda item: item.numbers.serial).written if older else None
         donor = donor or TextIndex.empty(Analyzer(self.analysis))
@@ -115,3 +115,54 @@ class TextSearch:
         if live is None:
             return IndexedColumn(numbers, index, index)
         return IndexedColumn(numbers, index, index.restricted(live, int((live & ~texts.null_mask()).sum())))
+
+
+def text_fields(table: CachedTable, fields: Sequence[ir.TextField]) -> tuple[TextField, ...]:
+    """Return the fields of a search in a table."""
+    return tuple(TextField(table, field.ref.property, field.analysis, field.boost) for field in fields)
+
+
+@dataclass(frozen=True)
+class TextSearch:
+    """A search in one or more text properties of the rows of a table.
+
+    `has_operators` is false for queries that come from the rows: their texts are words, not a query language.
+    """
+
+    fn: ir.TextFn
+    fields: tuple[TextField, ...]
+    edits: int
+    has_operators: bool
+
+    def rows(self, queries: pa.Array | pa.Scalar, ordinals: Ordinals | None) -> pa.Array:
+        """Return which of the rows at `ordinals`, or of all rows, match; null where query or all texts are null.
+
+        `queries` is one text for all rows, or one text per row.
+        """
+        if isinstance(queries, pa.Scalar):
+            return self._match(queries.as_py(), ordinals)
+        places = np.arange(self.fields[0].table.numbers.size) if ordinals is None else ordinals
+        encoded = queries.dictionary_encode()
+        codes = pc.fill_null(encoded.indices, -1).to_numpy()
+        found = np.zeros(len(places), np.bool_)
+        known = np.zeros(len(places), np.bool_)
+        for code, query in enumerate(encoded.dictionary.to_pylist()):
+            check_deadline()
+            rows = np.flatnonzero(codes == code)
+            matched = self._match(query, places[rows])
+            found[rows] = pc.fill_null(matched, False).to_numpy(zero_copy_only=False)
+            known[rows] = matched.is_valid().to_numpy(zero_copy_only=False)
+        return pa.array(found, mask=~known)
+
+    def _match(self, query: str | None, ordinals: Ordinals | None) -> pa.Array:
+        table = self.fields[0].table
+        count = table.numbers.size if ordinals is None else len(ordinals)
+        if query is None:
+            return pa.nulls(count, pa.bool_())
+        mask = match_text(self.fn, query, self.edits, self.fields, has_operators=self.has_operators)
+        null = np.logical_and.reduce([table.column_chunks(field.name).null_mask() for field in self.fields])
+        if ordinals is None:
+            return pa.array(mask, mask=null)
+        # Position -1, the last one, is a variable that is null.
+        found, missing = np.append(mask, False), np.append(null, True)
+        return pa.array(found[ordinals], mask=missing[ordinals])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal as OneOf
 from typing import TypeAlias
 
-from omnigraph.lang.ir import AggregateFn, NearestFn, TextFn
+from omnigraph.lang.ir import AggregateFn, FusionFn, NearestFn, TextFn
 from omnigraph.lang.source import NOWHERE, Span
 from omnigraph.lang.types import PropType
 
@@ -98,11 +98,20 @@ class Nearest:
 
 
 @dataclass(frozen=True, slots=True)
+class Fields:
+    """``[$v.a ^ 2, $v.b]``: the properties that a text function searches, each with an optional boost."""
+
+    items: tuple[PropertyAccess, ...]
+    boosts: tuple[Literal | None, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class TextCall:
     """``search(field, query)``, ``match_text(field, query)`` or ``fuzzy(field, query[, max_edits])``."""
 
     fn: TextFn
-    field: Expr
+    field: Expr | Fields
     query: Expr
     max_edits: Expr | None = None
     span: Span = _span()
@@ -112,18 +121,28 @@ class TextCall:
 class Bm25:
     """``bm25(field, query)``."""
 
-    field: Expr
+    field: Expr | Fields
+    query: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """``snippet($v.text, query)``."""
+
+    field: PropertyAccess
     query: Expr
     span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
 class Rrf:
-    """``rrf(rank, rank[, k])``; each rank is `nearest` or `bm25`."""
+    """``rrf(rank, rank, …[, k])`` or ``fuse(rank ^ weight, …)``; each rank is `nearest` or `bm25`."""
 
-    first: Nearest | Bm25
-    second: Nearest | Bm25
+    ranks: tuple[Nearest | Bm25, ...]
+    weights: tuple[Literal | None, ...]
     k: Expr | None = None
+    fn: FusionFn = "rrf"
     span: Span = _span()
 
 
@@ -146,6 +165,7 @@ Expr: TypeAlias = (
     | ColumnName
     | Nearest
     | TextCall
+    | Snippet
     | Bm25
     | Rrf
     | Aggregate

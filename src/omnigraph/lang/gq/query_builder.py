@@ -262,13 +262,29 @@ class QueryBuilder:
         fn, field, query, *rest = children
         return ast.TextCall(cast(Any, str(fn)), field, query, rest[0] if rest else None, span)
 
+    def snippet(self, span: Span, children: list[Any]) -> ast.Snippet:
+        field, query = children
+        return ast.Snippet(field, query, span)
+
+    def boosted(self, _: Span, children: list[Any]) -> tuple[Any, ast.Literal | None]:
+        item, *number = children
+        return item, number[0] if number else None
+
+    ranked = boosted
+
+    def fields(self, span: Span, children: list[tuple[Any, ast.Literal | None]]) -> ast.Fields:
+        return ast.Fields(tuple(item for item, _ in children), tuple(number for _, number in children), span)
+
     def bm25(self, span: Span, children: list[Any]) -> ast.Bm25:
         field, query = children
         return ast.Bm25(field, query, span)
 
     def rrf(self, span: Span, children: list[Any]) -> ast.Rrf:
-        first, second, *rest = children
-        return ast.Rrf(first, second, rest[0] if rest else None, span)
+        fn, *arguments = children
+        k = None if isinstance(arguments[-1], tuple) else arguments.pop()
+        ranks = tuple(rank for rank, _ in arguments)
+        weights = tuple(weight for _, weight in arguments)
+        return ast.Rrf(ranks, weights, k, cast(Any, str(fn)), span)
 
     def aggregate(self, span: Span, children: list[Any]) -> ast.Aggregate:
         fn, argument = children

@@ -45,6 +45,8 @@ TERMINAL_NAMES = {
     "L2": "a function call",
     "BM25": "a function call",
     "RRF": "a function call",
+    "FUSE": "a function call",
+    "SNIPPET": "a function call",
     "SEARCH": "a function call",
     "FUZZY": "a function call",
     "MATCH_TEXT": "a function call",
@@ -54,6 +56,7 @@ TERMINAL_NAMES = {
     "AVG": "a function call",
     "MIN": "a function call",
     "MAX": "a function call",
+    "CIRCUMFLEX": "`^`",
     "EQ": "a comparison",
     "NE": "a comparison",
     "LT": "a comparison",
@@ -94,6 +97,7 @@ _NESTING_RULES = frozenset(
         "aggregate_distinct",
         "and_",
         "bm25",
+        "fields",
         "list_literal",
         "nearest",
         "negation",
@@ -101,6 +105,7 @@ _NESTING_RULES = frozenset(
         "optional",
         "or_",
         "rrf",
+        "snippet",
         "text_call",
     }
 )

@@ -45,13 +45,29 @@ def print_expr(expr: ast.Expr) -> str:
         case ast.Nearest():
             return _call(expr.fn, expr.field, expr.query, options=expr.options)
         case ast.TextCall():
-            return _call(expr.fn, expr.field, expr.query, expr.max_edits)
+            return _call(expr.fn, print_fields(expr.field), expr.query, expr.max_edits)
         case ast.Bm25():
-            return _call("bm25", expr.field, expr.query)
+            return _call("bm25", print_fields(expr.field), expr.query)
+        case ast.Snippet():
+            return _call("snippet", expr.field, expr.query)
         case ast.Rrf():
-            return _call("rrf", expr.first, expr.second, expr.k)
+            return _call(expr.fn, *_with_numbers(expr.ranks, expr.weights), expr.k)
         case ast.Aggregate():
             return f"{expr.fn}({'distinct ' if expr.distinct else ''}{print_expr(expr.argument)})"
+
+
+def print_fields(field: ast.Expr | ast.Fields) -> str:
+    """Return what a text function searches in source form."""
+    if isinstance(field, ast.Fields):
+        return f"[{', '.join(_with_numbers(field.items, field.boosts))}]"
+    return print_expr(field)
+
+
+def _with_numbers(items: Sequence[ast.Expr], numbers: Sequence[ast.Literal | None]) -> list[str]:
+    return [
+        print_expr(item) if number is None else f"{print_expr(item)} ^ {print_literal(number)}"
+        for item, number in zip(items, numbers, strict=True)
+    ]
 
 
 def print_predicate(predicate: ast.Predicate, place: int = _OR) -> str:
@@ -126,7 +142,11 @@ def print_assign(assign: ast.Assign | ast.InlineMatch) -> str:
     return f"{assign.name}: {print_expr(assign.value)}"
 
 
-def _call(name: str, *arguments: ast.Expr | None, options: Sequence[ast.SearchOption] = ()) -> str:
-    printed = [print_expr(argument) for argument in arguments if argument is not None]
+def _call(name: str, *arguments: ast.Expr | str | None, options: Sequence[ast.SearchOption] = ()) -> str:
+    printed = [
+        argument if isinstance(argument, str) else print_expr(argument)
+        for argument in arguments
+        if argument is not None
+    ]
     printed += [f"{option.name}: {print_expr(option.value)}" for option in options]
     return f"{name}({', '.join(printed)})"

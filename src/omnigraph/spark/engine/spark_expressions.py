@@ -26,7 +26,7 @@ from omnigraph.lang.temporal import format_datetime
 from omnigraph.lang.types import FLOATS, NUMERIC, PropType, Scalar
 from omnigraph.search.text_search import max_edits
 from omnigraph.spark.engine.binding_frames import PropertyKey, property_key, row_references
-from omnigraph.spark.engine.udfs import call_batches, predicate_udf
+from omnigraph.spark.engine.udfs import call_batches, predicate_udf, snippet_udf
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -79,6 +79,10 @@ class ColumnCompiler:
                 return F.col(self.columns[property_key(expr)])
             case ir.TextMatch():
                 return self._search(expr)
+            case ir.Snippet():
+                query = self.bindings.value(expr.query) if isinstance(expr.query, _CONSTANT) else None
+                cut = snippet_udf(expr, None if query is None else str(query))
+                return call_batches(cut, "string", [self.value(expr.field)])
             case _:
                 raise InvalidInput(f"`{type(expr).__name__.lower()}` has no value row by row")
 

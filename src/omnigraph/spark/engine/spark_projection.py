@@ -42,7 +42,9 @@ def project(tables: TableFrames, plan: ReadPlan, constants: Constants, rows: Bin
     projection, exprs = plan.projection, plan.inputs
     scores: dict[ir.Expr, str] = {}
     ordered = [item.expr for item in query.order if isinstance(item.expr, ir.Rank)]
-    for rank in dict.fromkeys([*ordered, *(expr for expr in exprs if isinstance(expr, ir.Rank))]):
+    returned = [expr for expr in exprs if isinstance(expr, ir.Rank) and expr not in ordered]
+    # A returned fusion depends on all rows, so it comes before an ordering leaves rows out.
+    for rank in dict.fromkeys([*returned, *ordered]):
         scores[rank] = names.take()
         rows = ranking.add(rank, rows, scores[rank])
         if rank in ordered:

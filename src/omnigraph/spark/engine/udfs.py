@@ -5,7 +5,6 @@ Results do not depend on which rows share a batch.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,11 @@ from omnigraph.lang import ir
 from omnigraph.lang.schema import Metric
 from omnigraph.lang.types import PropType
 from omnigraph.search.analyzer import Analyzer
-from omnigraph.search.text_index import K1, B, TextIndex
-from omnigraph.search.text_search import max_edits
+from omnigraph.search.snippets import text_snippets
+from omnigraph.search.text_index import Mask, Ordinals, Statistics, TextIndex
+from omnigraph.search.text_query import Node
+from omnigraph.search.text_scoring import TextEvaluation
+from omnigraph.search.text_search import has_operators, match_text, max_edits
 from omnigraph.search.vector_distance import nearest_distances
 from omnigraph.spark.engine.arrow_columns import as_stored
 
@@ -73,23 +75,46 @@ class BatchSource:
         return self.columns[ref]
 
     def search(self, match: ir.TextMatch) -> pa.Array:
-        """Return which rows match a text search, null where text or query is null."""
-        texts = self.columns[match.field]
+        """Return which rows match a text search, null where all texts or the query are null."""
+        fields = [BatchField.of(field, self.columns[field.ref]) for field in match.fields]
         queries = evaluate(match.query, self, self.bindings)
         if isinstance(queries, pa.Scalar):
             queries = pa.array([queries.as_py()] * self.num_rows, pa.string())
-        index = TextIndex.build(texts, Analyzer(match.analysis))
         found = np.zeros(self.num_rows, np.bool_)
+        edits = max_edits(match, self.bindings)
         for query in pc.unique(queries.drop_null()).to_pylist():
             asked = pc.fill_null(pc.equal(queries, query), False).to_numpy(zero_copy_only=False)
-            found[asked] = self._hits(index, match, query)[asked]
-        unknown = pc.or_(pc.is_null(texts), pc.is_null(queries))
-        return pa.array(found, pa.bool_(), mask=unknown.to_numpy(zero_copy_only=False))
+            hits = match_text(match.fn, query, edits, fields, has_operators=has_operators(match))
+            found[asked] = hits[asked]
+        unknown = pc.is_null(queries).to_numpy(zero_copy_only=False)
+        unknown = unknown | np.logical_and.reduce([field.null_mask for field in fields])
+        return pa.array(found, pa.bool_(), mask=unknown)
 
-    def _hits(self, index: TextIndex, match: ir.TextMatch, query: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        if match.fn != "fuzzy":
-            return index.matches_any(query)
-        return index.matches_fuzzy(query, max_edits(match, self.bindings))
+
+@dataclass(frozen=True)
+class BatchField:
+    """A searched property of the rows of one batch."""
+
+    column: pa.Array
+    index: TextIndex
+    analyzer: Analyzer
+    boost: float
+
+    @classmethod
+    def of(cls, field: ir.TextField, column: pa.Array) -> BatchField:
+        """Return the field with an index of the batch."""
+        analyzer = Analyzer(field.analysis)
+        return cls(column, TextIndex.build(column, analyzer), analyzer, field.boost)
+
+    @property
+    def null_mask(self) -> Mask:
+        """Which rows have no text."""
+        mask: Mask = pc.is_null(self.column).to_numpy(zero_copy_only=False)
+        return mask
+
+    def texts(self, ordinals: Ordinals) -> pa.Array:
+        """Return the texts of some rows."""
+        return self.column.take(pa.array(ordinals))
 
 
 # --- distances -------------------------------------------------------------------------------------------------
@@ -112,15 +137,6 @@ def distance_udf(kind: PropType, query: Sequence[float], metric: Metric) -> Batc
 # --- BM25 ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Corpus:
-    """The BM25 statistics of a column: the number of texts, of tokens, and of texts that have each term."""
-
-    texts: int
-    tokens: int
-    having: tuple[int, ...]
-
-
 def token_count_udf(terms: Sequence[str], analyzer: Analyzer) -> BatchFunction:
     """Return the number of tokens of each text, followed by the count of each term; null where there is no text."""
 
@@ -137,25 +153,23 @@ def _counts(tokens: list[str], terms: Sequence[str]) -> list[int]:
     return [len(tokens), *(tokens.count(term) for term in terms)]
 
 
-def bm25_udf(terms: Sequence[str], analyzer: Analyzer, corpus: Corpus) -> BatchFunction:
-    """Return the BM25 score of each text, null where it has none of the terms."""
-    count = token_count_udf(terms, analyzer)
-    weights = [
-        math.log1p((corpus.texts - having + 0.5) / (having + 0.5)) * (K1 + 1) for having in corpus.having
-    ]
+def bm25_udf(query: Node, fields: Sequence[ir.TextField], statistics: Sequence[Statistics]) -> BatchFunction:
+    """Return the BM25 score of each row by its texts, null where the row does not match the query."""
 
-    def score(texts: pa.Array) -> pa.Array:
-        counted = count(texts)
-        known = counted.is_valid().to_numpy(zero_copy_only=False)
-        values = counted.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
-        table = values.reshape(np.count_nonzero(known), len(weights) + 1)
-        scores = np.zeros(len(texts))
-        found = np.zeros(len(table))
-        if len(table) and corpus.tokens:
-            norms = K1 * (1 - B + B * (table[:, 0] * corpus.texts / corpus.tokens))
-            for place, weight in enumerate(weights, start=1):
-                found += weight * table[:, place] / (table[:, place] + norms)
-        scores[known] = found
+    def score(*columns: pa.Array) -> pa.Array:
+        batch = [BatchField.of(field, column) for field, column in zip(fields, columns, strict=True)]
+        ordinals, found = TextEvaluation(query, batch).scores(statistics)
+        scores = np.zeros(len(columns[0]))
+        scores[ordinals] = found
         return pa.array(scores, pa.float64(), mask=scores == 0)
 
     return score
+
+
+def snippet_udf(call: ir.Snippet, query: str | None) -> BatchFunction:
+    """Return the snippet of each text."""
+
+    def cut(texts: pa.Array) -> pa.Array:
+        return text_snippets(call, texts, query)
+
+    return cut

@@ -7,12 +7,12 @@ from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.check.literals import check_literal
 from omnigraph.lang.gq.check.scope import Context, Scope, did_you_mean_variable
 from omnigraph.lang.gq.check.search_options import check_search_options
-from omnigraph.lang.schema import TextAnalysis
 from omnigraph.lang.source import Span
 from omnigraph.lang.types import BOOL, F64, I64, INT_RANGES, STRING, PropType, Scalar, vector
 
 DEFAULT_RRF_K = ir.Const(60, I64)
 DEFAULT_MAX_EDITS = ir.Const(2, I64)
+MAX_FACTOR = 1e6
 
 
 def check_expr(ctx: Context, scope: Scope, expr: ast.Expr) -> ir.Expr:
@@ -34,6 +34,8 @@ def check_expr(ctx: Context, scope: Scope, expr: ast.Expr) -> ir.Expr:
             return check_bm25(ctx, scope, expr)
         case ast.Rrf():
             return check_rrf(ctx, scope, expr)
+        case ast.Snippet():
+            ctx.reject(expr.span, "T19", "`snippet` is only allowed as a column of `return`")
         case ast.Aggregate():
             hint = "return it with an alias and use the alias in `order`"
             ctx.reject(expr.span, "T9", f"aggregate `{expr.fn}` is only allowed in `return`", hint)
@@ -95,10 +97,25 @@ def display_type(expr: ir.Expr) -> str:
     return f"node `{expr.type_name}`" if isinstance(expr, ir.EntityRef) else str(expr.type.core)
 
 
-def _text_field(
-    ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str
-) -> tuple[ir.PropertyRef, TextAnalysis]:
-    """Return the field of a search and how its words become tokens."""
+def _text_fields(
+    ctx: Context, scope: Scope, fn: str, expr: ast.Expr | ast.Fields, code: str
+) -> tuple[ir.TextField, ...]:
+    """Return the properties that a text function searches: one, or several of one variable."""
+    if not isinstance(expr, ast.Fields):
+        return (_text_field(ctx, scope, fn, expr, code, 1.0),)
+    found: list[ir.TextField] = []
+    for item, boost in zip(expr.items, expr.boosts, strict=True):
+        if found and item.variable != found[0].ref.variable:
+            ctx.reject(item.span, code, f"the fields of `{fn}` must be properties of one variable")
+        factor = _factor(ctx, boost, code, "boost")
+        if boost is not None and fn != "bm25":
+            hint = "boosts count in the scores of `bm25`"
+            ctx.reject(boost.span, code, f"`{fn}` has no scores to boost", hint)
+        found.append(_text_field(ctx, scope, fn, item, code, factor))
+    return tuple(found)
+
+
+def _text_field(ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str, boost: float) -> ir.TextField:
     if not isinstance(expr, ast.PropertyAccess):
         ctx.reject(expr.span, code, f"the field of `{fn}` must be a String property `$v.name`")
     _reject_edge_field(ctx, scope, fn, expr)
@@ -106,7 +123,18 @@ def _text_field(
     if not is_string(field.type):
         ctx.reject(expr.span, code, f"the field of `{fn}` must be String, got {display_type(field)}")
     bound = ctx.variable(scope, expr.variable, expr.span)
-    return field, ctx.property_of(bound, expr.name, expr.name_span, code).text_analysis
+    prop = ctx.property_of(bound, expr.name, expr.name_span, code)
+    return ir.TextField(field, prop.text_analysis, boost)
+
+
+def _factor(ctx: Context, number: ast.Literal | None, code: str, name: str) -> float:
+    """Return a boost or weight, 1 if there is none."""
+    if number is None:
+        return 1.0
+    value = number.value
+    if not isinstance(value, int | float) or not 0 < value <= MAX_FACTOR:
+        ctx.reject(number.span, code, f"a {name} must be above 0 and at most {MAX_FACTOR:.0f}")
+    return float(value)
 
 
 def _reject_edge_field(ctx: Context, scope: Scope, fn: str, expr: ast.PropertyAccess) -> None:
@@ -125,24 +153,38 @@ def _text_query(ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str) 
 def check_text_call(ctx: Context, scope: Scope, call: ast.TextCall) -> ir.TextMatch:
     """Check ``search``, ``fuzzy`` or ``match_text``."""
     code = "T20" if call.fn == "match_text" else "T19"
-    field, analysis = _text_field(ctx, scope, call.fn, call.field, code)
+    first, *others = _text_fields(ctx, scope, call.fn, call.field, code)
     query = _text_query(ctx, scope, call.fn, call.query, code)
-    type_ = _propagate_null(BOOL, field, query)
-    if call.fn != "fuzzy":
-        return ir.TextMatch(call.fn, field, query, type=type_, analysis=analysis)
-    if call.max_edits is None:
-        return ir.TextMatch(call.fn, field, query, DEFAULT_MAX_EDITS, type_, analysis)
-    edits = check_expr(ctx, scope, call.max_edits)
-    if not _is_integer(edits) or (isinstance(edits, ir.Const) and _below(edits, 0)):
-        ctx.reject(call.max_edits.span, "T19", "max_edits of `fuzzy` must be a non-negative integer")
-    return ir.TextMatch(call.fn, field, query, edits, type_, analysis)
+    type_ = BOOL.optional if _is_null_with(first, others, query) else BOOL
+    edits: ir.Expr | None = None
+    if call.fn == "fuzzy":
+        edits = DEFAULT_MAX_EDITS if call.max_edits is None else check_expr(ctx, scope, call.max_edits)
+        if not _is_integer(edits) or (isinstance(edits, ir.Const) and _below(edits, 0)):
+            span = call.span if call.max_edits is None else call.max_edits.span
+            ctx.reject(span, "T19", "max_edits of `fuzzy` must be a non-negative integer")
+    return ir.TextMatch(call.fn, first.ref, query, edits, type_, first.analysis, first.boost, tuple(others))
 
 
 def check_bm25(ctx: Context, scope: Scope, call: ast.Bm25) -> ir.Bm25:
-    """Check ``bm25(field, query)``."""
-    field, analysis = _text_field(ctx, scope, "bm25", call.field, "T20")
+    """Check ``bm25(field, query)`` and ``bm25([field ^ boost, …], query)``."""
+    first, *others = _text_fields(ctx, scope, "bm25", call.field, "T20")
     query = _text_query(ctx, scope, "bm25", call.query, "T20")
-    return ir.Bm25(field, query, _propagate_null(F64, field, query), analysis)
+    type_ = F64.optional if _is_null_with(first, others, query) else F64
+    return ir.Bm25(first.ref, query, type_, first.analysis, first.boost, tuple(others))
+
+
+def _is_null_with(first: ir.TextField, others: list[ir.TextField], query: ir.Expr) -> bool:
+    """Return whether a search can be null: when the query is, or all fields are."""
+    return query.type.nullable or all(field.ref.type.nullable for field in (first, *others))
+
+
+def check_snippet(ctx: Context, scope: Scope, call: ast.Snippet) -> ir.Snippet:
+    """Check ``snippet(field, query)``."""
+    field = _text_field(ctx, scope, "snippet", call.field, "T19", 1.0)
+    query = _text_query(ctx, scope, "snippet", call.query, "T19")
+    if not isinstance(query, ir.Const | ir.ParamRef):
+        ctx.reject(call.query.span, "T19", "the query of `snippet` must be a literal or a parameter")
+    return ir.Snippet(field.ref, query, field.analysis, _propagate_null(STRING, field.ref, query))
 
 
 def check_nearest(ctx: Context, scope: Scope, call: ast.Nearest) -> ir.Nearest:
@@ -189,17 +231,18 @@ def _query_vector(ctx: Context, call: ast.Nearest, query: ir.Expr, expected: Pro
 
 
 def check_rrf(ctx: Context, scope: Scope, call: ast.Rrf) -> ir.Rrf:
-    """Check ``rrf(rank, rank, k)``."""
-    ranks = [
+    """Check ``rrf(rank, …, k)`` and ``fuse(rank ^ weight, …)``."""
+    ranks = tuple(
         check_nearest(ctx, scope, item) if isinstance(item, ast.Nearest) else check_bm25(ctx, scope, item)
-        for item in (call.first, call.second)
-    ]
+        for item in call.ranks
+    )
+    weights = tuple(_factor(ctx, item, "T21", "weight") for item in call.weights)
     if call.k is None:
-        return ir.Rrf(ranks[0], ranks[1], DEFAULT_RRF_K)
+        return ir.Rrf(ranks, weights, DEFAULT_RRF_K, call.fn)
     k = check_expr(ctx, scope, call.k)
     if not _is_integer(k) or (isinstance(k, ir.Const) and _below(k, 1)):
         ctx.reject(call.k.span, "T21", "k of `rrf` must be a positive integer")
-    return ir.Rrf(ranks[0], ranks[1], k)
+    return ir.Rrf(ranks, weights, k, call.fn)
 
 
 def _is_integer(expr: ir.Expr) -> bool:

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 
 from omnigraph.lang import ir
 from omnigraph.lang.gq import query_ast as ast
-from omnigraph.lang.gq.check.expressions import check_expr, display_type, is_string, reject_blob
+from omnigraph.lang.gq.check.expressions import (
+    check_expr,
+    check_snippet,
+    display_type,
+    is_string,
+    reject_blob,
+)
 from omnigraph.lang.gq.check.patterns import check_pattern
 from omnigraph.lang.gq.check.scope import Context, Scope, sorted_entities
 from omnigraph.lang.suggestions import did_you_mean
@@ -69,6 +75,8 @@ def _check_output(
         expr = _check_aggregate(ctx, scope, item.expr)
     elif isinstance(item.expr, ast.AliasRef):
         expr = _find_alias(ctx, item.expr, before).expr
+    elif isinstance(item.expr, ast.Snippet):
+        expr = check_snippet(ctx, scope, item.expr)
     else:
         expr = check_expr(ctx, scope, item.expr)
     reject_blob(ctx, expr, item.expr.span)
@@ -90,9 +98,11 @@ def _names(expr: ast.Expr) -> tuple[str, str]:
             return expr.fn, expr.fn
         case ast.Literal():
             return "literal", "literal"
-        case ast.Now() | ast.Nearest() | ast.Bm25() | ast.Rrf():
+        case ast.Now() | ast.Nearest() | ast.Bm25() | ast.Snippet():
             name = type(expr).__name__.lower()
             return name, name
+        case ast.Rrf():
+            return expr.fn, expr.fn
 
 
 def _find_alias(ctx: Context, ref: ast.AliasRef, outputs: Mapping[str, ir.Output | None]) -> ir.Output:
@@ -239,4 +249,4 @@ def _report_missing_limit(ctx: Context, item: ast.Ordering, ranking: ast.Expr | 
     if isinstance(ranking, ast.Nearest | ir.Nearest):
         ctx.report(item.span, "T17", "`nearest` ordering requires `limit`", "add `limit n` at the end")
     if isinstance(ranking, ast.Rrf | ir.Rrf):
-        ctx.report(item.span, "T21", "`rrf` ordering requires `limit`", "add `limit n` at the end")
+        ctx.report(item.span, "T21", f"`{ranking.fn}` ordering requires `limit`", "add `limit n` at the end")
