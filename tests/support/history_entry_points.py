@@ -213,7 +213,7 @@ NEUTRAL = {
     *("self", "branch", "into", "name", "limit", "max_commits", "kinds", "types", "ops", "target", "actor"),
     *("params", "engine", "spark", "type_name", "format", "overwrite", "progress", "message", "dry_run"),
     *("if_commit", "idempotency_key", "mode", "permissive", "rejects", "mapping", "resolve", "delete_source"),
-    *("max_rejects", "op_column", "order_by", "require_existing"),
+    *("max_rejects", "index", "op_column", "order_by", "require_existing"),
     *("timeout", "max_rows", "max_bytes", "max_edges"),
     *("keep", "older_than", "confirm", "grace", "force", "text", "allow_data_loss", "backfill", "verify"),
     *(
