@@ -123,7 +123,7 @@ def pipeline(
     stop_at: str | None = None,
 ) -> Any:
     """The report of a run of a pipeline. At the step `stop_at` it stops, says so, and waits to be killed."""
-    kept = dict(os.environ)
+    kept = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
     try:
         with stopped(stop_at), trapped(None if trap is None else Trap(*trap)):
@@ -131,8 +131,12 @@ def pipeline(
     except OmnigraphError as error:
         return {"error": error.message}
     finally:
-        os.environ.clear()
-        os.environ.update(kept)
+        # PySpark keeps its own variables here, which a second run needs.
+        for name, value in kept.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager
