@@ -45,7 +45,8 @@ def normalized_scores(scores: Scores) -> Scores:
     result = np.zeros(len(scores))
     if finite.any():
         best, worst = scores[finite][0], scores[finite][-1]
-        result[finite] = 1.0 if best == worst else (scores[finite] - worst) / (best - worst)
+        # Without the addition the worst of ascending distances would be -0.
+        result[finite] = 1.0 if best == worst else (scores[finite] - worst) / (best - worst) + 0.0
     return result
 
 

@@ -110,6 +110,7 @@ def parse_query(text: str, analyzers: Sequence[Analyzer]) -> Node | None:
     >>> parse_query('a "red wine', [SIMPLE])
     Traceback (most recent call last):
     omnigraph.errors.InvalidInput: search query, character 3: the phrase is not closed
+    hint: AND, OR, NOT, quotes, parentheses and ^ are operators
     """
     return _Parser(text, analyzers).parse()
 
