@@ -438,6 +438,15 @@ class StorageError(OmnigraphError):
         """Whether the same call may succeed later."""
         return self.kind == "transient"
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether storage did not carry out the request, so that the error says nothing about a stored file.
+
+        >>> StorageError("status 403", kind="configuration").is_refusal
+        True
+        """
+        return self.kind in ("transient", "configuration", "precondition")
+
 
 class ExternalBlobError(OmnigraphError):
     """A Blob value refers to an external object that cannot be found.

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from omnigraph.errors import StorageError
+from omnigraph.maintain.verification.report import Damage
 from tests.maintain.test_verify import strip_digests
 from tests.support.s3 import Bucket
 from tests.support.s3_graphs import upload_graph
@@ -57,6 +59,23 @@ def test_verify_missing_object_is_named_and_the_branch_can_be_reset(graph: og.Lo
     assert graph.repair(reset_branch="main", confirm=True).reset is not None
     assert sorted(row["name"] for row in graph.query(NAMES)) == ["Bern", "Rome"]
     assert graph.verify().ok
+
+
+@pytest.mark.usefixtures("graph")
+def test_verify_with_one_refused_read_raises_and_reports_no_damage(s3: Bucket) -> None:
+    raised: list[str] = []
+    damage: list[Damage] = []
+    with og.open(f"{s3.uri}/g", "r", storage_options={**s3.options, "max_retries": "0"}) as handle:
+        with s3.seam.recording() as log:
+            assert handle.verify(all_commits=True).ok
+        for nth in range(1, len(log.requests) + 1):
+            with s3.seam.fail(403, nth=nth):
+                try:
+                    damage += handle.verify(all_commits=True).damage
+                except StorageError as error:
+                    raised.append(error.kind)
+    assert damage == []
+    assert {*raised} == {"configuration"}
 
 
 @pytest.mark.parametrize("how", [500, "reset"])

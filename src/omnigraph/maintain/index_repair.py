@@ -94,7 +94,7 @@ def _rebuild(repository: Repository, branch: str, keys: list[str], actor: str | 
                 try:
                     staged = _stage(repository, pin, damaged)
                 except (NotFound, StorageError) as error:
-                    if isinstance(error, StorageError) and error.transient:
+                    if isinstance(error, StorageError) and error.is_refusal:
                         raise
                     # The rows of the type cannot be read either. The indexes of the other types are built.
                     continue
@@ -150,7 +150,7 @@ def _damaged_segments(
     except NotFound:
         return []
     except StorageError as error:
-        if error.transient:
+        if error.is_refusal:
             raise
         return []
     if not segments:

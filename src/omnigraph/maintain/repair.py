@@ -135,7 +135,7 @@ def repair(
     try:
         snapshot = repository.snapshot()
     except StorageError as error:
-        if error.transient or not parts:
+        if error.is_refusal or not parts:
             raise
         return RepairReport(len(pending.ids), (), 0, tuple(parts))
     damage = _damage_by_type(repository)
@@ -249,7 +249,7 @@ def _repair_indexes(
             found += repair_indexes(repository, branch, confirm=confirm, actor=actor)
         except StorageError as error:
             # The head of the branch cannot be read, which has a row of its own.
-            if error.transient:
+            if error.is_refusal:
                 raise
     return found
 

@@ -44,8 +44,8 @@ def check_file(
 ) -> FileResult:
     """Compare a file with what is expected of it. `stored` is its entry in a listing, None if it has none.
 
-    With `quick` only existence and size are compared, and nothing is read. Raises `StorageError` only for a
-    transient failure of storage, which says nothing about the file.
+    With `quick` only existence and size are compared, and nothing is read. Raises `StorageError` only if
+    storage refused the read, which says nothing about the file.
     """
     if stored is None:
         return FileResult("missing", "the file does not exist")
@@ -63,7 +63,7 @@ def check_file(
     except NotFound:
         return FileResult("missing", "the file does not exist")
     except StorageError as error:
-        if error.transient:
+        if error.is_refusal:
             raise
         return FileResult("unreadable", error.message, stored.size)
 

@@ -94,7 +94,7 @@ def _repair(target: GraphTarget, options: RepairOptions) -> Repair:
 
         _, root, objects = connect(target.location.uri, target.options or None, "full")
         parts = repair_manifest(root, objects, confirm=options.confirm)
-        if error.transient or not parts:
+        if error.is_refusal or not parts:
             raise
         rows = tuple(manifest_row(item, options.confirm).to_json() for item in parts)
         if not options.confirm or all(item["action"] == "refused" for item in rows):

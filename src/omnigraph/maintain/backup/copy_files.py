@@ -283,7 +283,7 @@ class _VersionFiles:
         try:
             return self.listing.select(self.files.needed_by(self.listing.path, version))
         except (NotFound, StorageError) as error:
-            if self.on_damage is None or (isinstance(error, StorageError) and error.transient):
+            if self.on_damage is None or (isinstance(error, StorageError) and error.is_refusal):
                 raise
             self.on_damage(f"{self.listing.path}/{version_file(version)}", error.message)
             return set()
@@ -298,7 +298,7 @@ class _VersionFiles:
                 if self.files.has_version(path, version):
                     raise
             except StorageError as error:
-                if self.on_damage is None or error.transient:
+                if self.on_damage is None or error.is_refusal:
                     raise
                 self.on_damage(f"{path}/{version_file(version)}", error.message)
                 return set()

@@ -93,7 +93,7 @@ class TableVersions:
         stored = {path: self.stored_names(path) for path, _ in new}
         tasks = [DescribeTask(path, version, stored[path]) for path, version in new]
         for item, result in zip(new, self._runner.run("versions", tasks, 0), strict=True):
-            if isinstance(result, StorageError) and result.transient:
+            if isinstance(result, StorageError) and result.is_refusal:
                 raise result
             self.described[item] = result
 
@@ -205,7 +205,7 @@ class TableVersions:
         work = [task for _, task in tasks]
         for (version, task), problems in zip(tasks, self._runner.run("rows", work, nbytes), strict=True):
             if isinstance(problems, OmnigraphError):
-                if getattr(problems, "transient", False):
+                if getattr(problems, "is_refusal", False):
                     raise problems
                 problems = [RowProblem("unreadable", problems.message, task.rows)]
             self.row_problems[version] = problems

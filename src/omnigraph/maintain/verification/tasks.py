@@ -116,7 +116,7 @@ class RowTask:
             if self.id_key is not None:
                 problems += _wrong_ids(tables, self.pin, self.id_key)
         except OmnigraphError as error:
-            if isinstance(error, NotFound) or not getattr(error, "transient", False):
+            if isinstance(error, NotFound) or not getattr(error, "is_refusal", False):
                 return [RowProblem("unreadable", error.message, self.pin.rows)]
             raise
         return problems
@@ -263,7 +263,7 @@ def decode_fragment(tables: Tables, pin: TablePin, fragment: TableFragment) -> s
     try:
         rows = sum(batch.num_rows for batch in scan_fragment(tables, pin, fragment))
     except OmnigraphError as error:
-        if getattr(error, "transient", False):
+        if getattr(error, "is_refusal", False):
             raise
         return error.message
     return None if rows == fragment.rows else f"{rows} rows can be read, expected {fragment.rows}"

@@ -135,7 +135,7 @@ class GraphVerifier:
         try:
             return self.inspection.manifest.find_commit(self.inspection.view, id_)
         except OmnigraphError as error:
-            if getattr(error, "transient", False):
+            if getattr(error, "is_refusal", False):
                 raise
             return None
 

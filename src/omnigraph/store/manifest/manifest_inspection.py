@@ -129,7 +129,7 @@ class ManifestInspection:
                 raise NotAGraph(is_incomplete=False) from error
             failure: OmnigraphError = error
         except OmnigraphError as error:
-            _raise_transient(error)
+            _raise_refusal(error)
             failure = error
         versions = sorted(self._versions(), reverse=True)
         for version in versions:
@@ -137,7 +137,7 @@ class ManifestInspection:
                 manifest = Manifest(root, root.open(PATH, version))
                 require_version(manifest.view.dataset, version)
             except OmnigraphError as error:
-                _raise_transient(error)
+                _raise_refusal(error)
                 self._add("unreadable", version_file(version), error.message)
                 self._newer.add(version)
                 continue
@@ -221,7 +221,7 @@ class ManifestInspection:
         try:
             rows = self.manifest.rows(self.view, file)
         except OmnigraphError as error:
-            _raise_transient(error)
+            _raise_refusal(error)
             self._add("unreadable", name, error.message, file)
             return
         if len(rows) != file.rows:
@@ -297,12 +297,12 @@ class ManifestInspection:
         try:
             return [parse(json.loads(text)) for text in self.manifest.rows(self.view, file).values()]
         except (OmnigraphError, ValueError, KeyError, TypeError, AttributeError) as error:
-            _raise_transient(error)
+            _raise_refusal(error)
             self._add("unreadable", f"data/{file.name}", f"its rows cannot be parsed: {error}", file)
             return []
 
 
-def _raise_transient(error: Exception) -> None:
+def _raise_refusal(error: Exception) -> None:
     """Raise an error of storage that says nothing about the file."""
-    if isinstance(error, StorageError) and error.transient:
+    if isinstance(error, StorageError) and error.is_refusal:
         raise error

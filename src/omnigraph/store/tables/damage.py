@@ -57,6 +57,8 @@ def find_damage(root: LanceRoot, pin: TablePin, columns: Iterable[str] = ()) -> 
     except NotFound:
         return TableDamage(f"{pin.path}/{version_file(pin.version)}", "it is missing")
     except StorageError as error:
+        if error.is_refusal:
+            raise
         return TableDamage(f"{pin.path}/{version_file(pin.version)}", _cause(error))
     try:
         files = _sizes(dataset, pin)

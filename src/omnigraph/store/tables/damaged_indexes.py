@@ -118,8 +118,8 @@ def _read_batches(
 def _may_be_an_index(error: OmnigraphError) -> bool:
     """Return whether an error may be due to an index. Lance does not always name the file."""
     file = str(error.details.get("file", "_indices/"))
-    is_transient = isinstance(error, StorageError) and error.transient
-    return file.startswith("_indices/") and not is_transient
+    is_refusal = isinstance(error, StorageError) and error.is_refusal
+    return file.startswith("_indices/") and not is_refusal
 
 
 def _problem(error: OmnigraphError) -> str:
