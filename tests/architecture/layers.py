@@ -157,7 +157,21 @@ def init_files_hold_no_logic(module: Module) -> Iterator[str]:
                 continue
             case ast.Assign(targets=[ast.Name(id="__version__")], value=ast.Constant()):
                 continue
+        if module.path == "__init__.py" and _imports_on_first_use(statement):
+            continue
         yield f"{module.path}:{statement.lineno}: an __init__ only re-exports"
+
+
+def _imports_on_first_use(statement: ast.stmt) -> bool:
+    """Whether this is a part of importing the names of the package when they are first used (PEP 562)."""
+    match statement:
+        case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
+            return all(isinstance(inner, ast.ImportFrom) for inner in body)
+        case ast.Assign(targets=[ast.Name(id="_MODULES")], value=ast.Dict(keys=keys, values=values)):
+            return all(isinstance(part, ast.Constant) for part in (*keys, *values))
+        case ast.FunctionDef(name="__getattr__" | "__dir__"):
+            return True
+    return False
 
 
 RULES: tuple[Rule, ...] = (

@@ -91,6 +91,9 @@ BAD: list[tuple[Rule, str, str]] = [
     (init_files_hold_no_logic, "lang/__init__.py", "def tidy(): ..."),
     (init_files_hold_no_logic, "lang/__init__.py", "import os\n'not a docstring'"),
     (init_files_hold_no_logic, "__init__.py", "__all__ = [name for name in dir()]"),
+    (init_files_hold_no_logic, "__init__.py", "def tidy(): ..."),
+    (init_files_hold_no_logic, "__init__.py", "_MODULES = {name: name for name in dir()}"),
+    (init_files_hold_no_logic, "lang/__init__.py", "def __getattr__(name): ..."),
 ]
 
 GOOD: list[tuple[str, str]] = [
@@ -105,6 +108,7 @@ GOOD: list[tuple[str, str]] = [
     ),
     ("load/load.py", "from omnigraph.engine import committed_rows\nfrom omnigraph.graph import transaction"),
     ("__init__.py", '"""Doc."""\nfrom omnigraph.api import open\n__all__ = ["open"]\n__version__ = "1"'),
+    ("__init__.py", '_MODULES = {"open": "omnigraph.api"}\ndef __getattr__(name): ...'),
     ("api/graph.py", "from omnigraph.policy import gate\nfrom omnigraph.read import execute"),
     ("client/graph.py", "from omnigraph.api.graph import Graph\nfrom omnigraph.graph import snapshot"),
     ("aio/entry.py", "from omnigraph.api import entry\nfrom omnigraph.client import entry as client"),

@@ -60,3 +60,13 @@ def test_command_line_help_imports_no_heavy_module() -> None:
     commands = ['"--help"', '"--version"', '"version"', '"lint", "--help"', '"serve", "--help"']
     # One process for all: a module that any of them imports is still there at the end.
     assert heavy_modules_after("\n".join(RUN_HELP.format(arguments=command) for command in commands)) == []
+
+
+def test_a_command_imports_no_other_command() -> None:
+    code = RUN_HELP.format(arguments='"version"') + (
+        "\nprint(*(name for name in sys.modules if name.startswith('omnigraph.cli.commands.')))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG, check=True
+    )
+    assert run.stdout.splitlines()[-1] == "omnigraph.cli.commands.version"

@@ -200,7 +200,7 @@ def test_closed_pipe_ends_the_command_silently() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "module"), [("omnigraph", "omnigraph.cli.shell"), ("omnigraph-server", "omnigraph.aio")]
+    ("program", "module"), [("omnigraph", "omnigraph.cli.shell"), ("omnigraph-server", "omnigraph.errors")]
 )
 def test_interrupt_during_startup_ends_silently(folder: Path, program: str, module: str) -> None:
     write(folder / "sitecustomize.py", INTERRUPT.format(module=module))

@@ -1,6 +1,7 @@
-"""The `omnigraph` command: registration of the subcommands and the global options.
+"""The `omnigraph` command: its global options. The subcommands are in the command table.
 
-Command modules import the library inside their functions, so that `--help` and shell completion start quickly.
+A start imports the module of one subcommand only, and that module imports the library inside its functions, so that
+`--help` and shell completion start quickly.
 """
 
 from __future__ import annotations
@@ -11,49 +12,18 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from omnigraph.cli.commands.alias import alias
-from omnigraph.cli.commands.backup import backup, clone, restore
-from omnigraph.cli.commands.blob import blob_commands
-from omnigraph.cli.commands.branch import branch_commands
-from omnigraph.cli.commands.changes import change_commands
-from omnigraph.cli.commands.cleanup import cleanup
-from omnigraph.cli.commands.commit import commit_commands
-from omnigraph.cli.commands.diff import diff
-from omnigraph.cli.commands.embed import embed
-from omnigraph.cli.commands.explain import explain
-from omnigraph.cli.commands.export import export
-from omnigraph.cli.commands.fmt import fmt
-from omnigraph.cli.commands.get import get
-from omnigraph.cli.commands.graph_settings import settings_commands
-from omnigraph.cli.commands.graphs import graph_commands
-from omnigraph.cli.commands.init import init
-from omnigraph.cli.commands.lint import lint
-from omnigraph.cli.commands.load import ingest, load
-from omnigraph.cli.commands.login import login, logout
-from omnigraph.cli.commands.mcp import mcp
-from omnigraph.cli.commands.mutate import mutate
-from omnigraph.cli.commands.optimize import optimize
-from omnigraph.cli.commands.pipeline import pipeline_commands
-from omnigraph.cli.commands.policy import policy_commands
-from omnigraph.cli.commands.profile import profile_commands
-from omnigraph.cli.commands.queries import query_commands
-from omnigraph.cli.commands.query import query
-from omnigraph.cli.commands.repair import repair
-from omnigraph.cli.commands.revert import revert
-from omnigraph.cli.commands.running import cancel, ps
-from omnigraph.cli.commands.schema import schema_commands
-from omnigraph.cli.commands.serve import serve
-from omnigraph.cli.commands.snapshot import snapshot
-from omnigraph.cli.commands.tag import tag_commands
-from omnigraph.cli.commands.verify import verify
-from omnigraph.cli.commands.version import print_version_and_exit, version
+from omnigraph.cli.command_table import TableGroup
 from omnigraph.cli.options import GlobalOptions, capability, refuse_options
 from omnigraph.cli.shell import CommandLine
-from omnigraph.cli.target import EPILOG
+
+
+class _Program(CommandLine, TableGroup):
+    """The root command: the error handler, with the subcommands of the table."""
+
 
 app = typer.Typer(
     name="omnigraph",
-    cls=CommandLine,
+    cls=_Program,
     help="OmniGraph: a typed property-graph database with branches, merges and time travel.",
     epilog="These options may be written before or after the command.",
     no_args_is_help=True,
@@ -61,49 +31,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog=EPILOG)(init)
-app.command(epilog=EPILOG)(load)
-app.command(hidden=True, epilog=EPILOG)(ingest)
-app.command(epilog=EPILOG)(mutate)
-app.command("change", hidden=True, epilog=EPILOG)(mutate)
-app.command(epilog=EPILOG)(query)
-app.command("read", hidden=True, epilog=EPILOG)(query)
-app.command(epilog=EPILOG)(explain)
-app.command(epilog=EPILOG)(get)
-app.command(epilog=EPILOG)(export)
-app.command()(alias)
-app.add_typer(blob_commands, name="blob")
-app.add_typer(branch_commands, name="branch")
-app.add_typer(tag_commands, name="tag")
-app.add_typer(commit_commands, name="commit")
-app.add_typer(change_commands, name="changes")
-app.command(epilog=EPILOG)(diff)
-app.command(epilog=EPILOG)(revert)
-app.command(epilog=EPILOG)(snapshot)
-app.command(epilog=EPILOG)(optimize)
-app.command(epilog=EPILOG)(verify)
-app.command(epilog=EPILOG)(repair)
-app.command(epilog=EPILOG)(cleanup)
-app.add_typer(settings_commands, name="settings")
-app.command(epilog=EPILOG)(backup)
-app.command(epilog=EPILOG)(restore)
-app.command(epilog=EPILOG)(clone)
-app.command(epilog=EPILOG)(lint)
-app.command()(embed)
-app.add_typer(schema_commands, name="schema")
-app.add_typer(query_commands, name="queries")
-app.add_typer(policy_commands, name="policy")
-app.add_typer(pipeline_commands, name="pipeline")
-app.command()(fmt)
-app.command()(serve)
-app.command(epilog=EPILOG)(mcp)
-app.add_typer(graph_commands, name="graphs")
-app.command(epilog=EPILOG)(ps)
-app.command(epilog=EPILOG)(cancel)
-app.command()(login)
-app.command()(logout)
-app.add_typer(profile_commands, name="profile")
-app.command()(version)
+
+
+def _print_version_and_exit(requested: bool) -> None:
+    """Handle `--version`: print the version before any command is parsed, and exit."""
+    if requested:
+        from omnigraph.cli.commands.version import version
+
+        version()
+        raise typer.Exit()
 
 
 # An option that takes one value. All occurrences are collected, so that a repeated option is an error instead of
@@ -161,7 +97,7 @@ def root(
             "--version",
             help="Print the version and exit.",
             is_eager=True,
-            callback=print_version_and_exit,
+            callback=_print_version_and_exit,
         ),
     ] = False,
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
 from omnigraph import __version__
 from omnigraph.cli.render.output import print_line
 
@@ -14,10 +12,3 @@ def version() -> None:
 
     print_line(f"omnigraph {__version__}")
     print_line(f"internal-schema {format_version.CURRENT}")
-
-
-def print_version_and_exit(requested: bool) -> None:
-    """Handle `--version`: print the version before any command is parsed, and exit."""
-    if requested:
-        version()
-        raise typer.Exit()
