@@ -22,7 +22,7 @@ def main() -> None:
 
 def serve() -> None:
     """Run the program `omnigraph-server`."""
-    _start("omnigraph.cli.commands.serve")
+    _start("omnigraph.cli.commands.serving.serve")
 
 
 def _start(module: str) -> None:

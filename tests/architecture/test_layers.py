@@ -113,7 +113,10 @@ GOOD: list[tuple[str, str]] = [
     ("client/graph.py", "from omnigraph.api.graph import Graph\nfrom omnigraph.graph import snapshot"),
     ("aio/entry.py", "from omnigraph.api import entry\nfrom omnigraph.client import entry as client"),
     ("cli/main.py", "import os, yaml\nfrom omnigraph import errors\nos.environ['X']"),
-    ("cli/commands/serve.py", "def serve():\n    from omnigraph.server import app\n    import omnigraph"),
+    (
+        "cli/commands/serving/serve.py",
+        "def serve():\n    from omnigraph.server import app\n    import omnigraph",
+    ),
 ]
 
 

@@ -30,8 +30,8 @@ pytest_plugins = ["tests.support.s3_fixtures"]
 
 VARIABLES = [name for name in os.environ if name.startswith("OMNIGRAPH")]
 NAMES = "query names() { match { $p: Person } return { $p.name as name } }"
-MAIN = "from omnigraph.cli.commands.serve import main; main()"
-IMPORTS = ("omnigraph.cli.commands.serve", "omnigraph.server.app")
+MAIN = "from omnigraph.cli.commands.serving.serve import main; main()"
+IMPORTS = ("omnigraph.cli.commands.serving.serve", "omnigraph.server.app")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.commands.query import print_result
+from omnigraph.cli.commands.data.query import print_result
 from omnigraph.cli.query_arguments import ParamsFileOption, ParamsOption, read_request
 from omnigraph.cli.render.output import count
 from omnigraph.cli.settings.config import Alias, TextFormat, load_config, settings_file_name

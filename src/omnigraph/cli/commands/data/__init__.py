@@ -1,0 +1,1 @@
+"""Subcommands that write, query and export the data of a graph."""

@@ -1,0 +1,1 @@
+"""Subcommands on branches, tags, commits and what they changed."""

@@ -1,0 +1,1 @@
+"""Subcommands that optimize, verify, repair, clean up and back up a graph."""
