@@ -40,7 +40,7 @@ def at_fault(before: Image, mode: WriteMode, records: Records, left: Left) -> Le
             after[key] = {}
         after.setdefault(key, {}).update({row["id"]: row for row in rows.values()})
     for found in (
-        {key: repeated(key, kept[key], last[key]) for key in records},
+        {key: repeated(key, kept[key], last[key], stored_rows(key, mode, before)) for key in records},
         {key: not_unique(key, mode, before, last[key]) for key in records},
         {key: unresolved(key, last[key], after) for key in records},
     ):
@@ -68,10 +68,26 @@ def values_of(row: Row, columns: tuple[str, ...]) -> tuple[object, ...] | None:
     return None if None in values else values
 
 
-def later(rows: dict[int, Row], columns: tuple[str, ...], held: set[tuple[object, ...]]) -> set[int]:
-    """The records with values that are held, or that an earlier record has."""
+def stored_rows(key: str, mode: WriteMode, before: Image) -> dict[str, Row]:
+    """The stored rows that return when their records are left out."""
+    return before.get(key, {}) if mode == "merge" else {}
+
+
+def later(
+    rows: dict[int, Row],
+    columns: tuple[str, ...],
+    held: set[tuple[object, ...]],
+    stored: dict[str, Row],
+) -> set[int]:
+    """The records with values that are held, or that an earlier record has or one that has them already."""
+
+    def order(item: tuple[int, Row]) -> tuple[bool, int]:
+        at, row = item
+        own = stored.get(row["id"])
+        return own is None or values_of(own, columns) != values_of(row, columns), at
+
     found, seen = set(), set(held)
-    for at, row in sorted(rows.items()):
+    for at, row in sorted(rows.items(), key=order):
         values = values_of(row, columns)
         if values is not None:
             if values in seen:
@@ -80,21 +96,22 @@ def later(rows: dict[int, Row], columns: tuple[str, ...], held: set[tuple[object
     return found
 
 
-def repeated(key: str, kept: dict[int, Row], last: dict[int, Row]) -> set[int]:
+def repeated(key: str, kept: dict[int, Row], last: dict[int, Row], stored: dict[str, Row]) -> set[int]:
     if len(last) == len(kept):
         return set()
-    return {at for columns in UNIQUES.get(key, []) for at in later(kept, columns, set())}
+    return {at for columns in UNIQUES.get(key, []) for at in later(kept, columns, set(), stored)}
 
 
 def not_unique(key: str, mode: WriteMode, before: Image, rows: dict[int, Row]) -> set[int]:
-    found = later(rows, ("id",), set())
+    stored = stored_rows(key, mode, before)
+    found = later(rows, ("id",), set(), stored)
     if mode == "append":
         found |= {at for at, row in rows.items() if row["id"] in before.get(key, {})}
     written = {row["id"] for row in rows.values()}
     for columns in UNIQUES.get(key, []):
         old = before.get(key, {}).items() if mode != "overwrite" else ()
         held = {values for id_, row in old if id_ not in written and (values := values_of(row, columns))}
-        found |= later(rows, columns, held)
+        found |= later(rows, columns, held, stored)
     return found
 
 

@@ -164,6 +164,26 @@ def test_quarantine_of_a_merge_follows_a_chain_of_more_than_a_thousand_rounds(gr
 
 
 @pytest.mark.parametrize("bulk", [False, True])
+def test_quarantine_of_a_merge_keeps_the_record_whose_stored_row_has_the_unique_value(
+    graph: Repository, bulk: bool
+) -> None:
+    branch = f"holder-{bulk}"
+    graph.create_branch(branch)
+    load(graph, {"node:P": [{"id": "h1", "mail": "m"}]}, "append", branch=branch)
+    records: Records = {"node:P": [{"id": "h2", "mail": "m"}, {"id": "h1", "mail": "m", "age": 9}]}
+    reported, rejects = attempt(graph, records, "merge", branch, bulk)
+    assert isinstance(reported, LoadResult)
+    assert [(item["id"], item["line"], item["rule"]) for item in rejects] == [("h2", 1, "unique")]
+    people = {row["id"]: row for row in image(graph, branch)["node:P"]}
+    assert "h2" not in people
+    assert people["h1"]["age"] == 9
+    # The same for the records of an id that a later record supersedes.
+    records = {"node:P": [{"id": "h2", "mail": "m"}, {"id": "h1", "mail": "m"}, {"id": "h1", "mail": "m"}]}
+    reported, rejects = attempt(graph, records, "merge", branch, bulk)
+    assert [(item["id"], item["line"]) for item in rejects] == [("h2", 1), ("h1", 3)]
+
+
+@pytest.mark.parametrize("bulk", [False, True])
 def test_quarantine_of_too_many_edges_keeps_the_first_records(graph: Repository, bulk: bool) -> None:
     branch = f"first-{bulk}"
     graph.create_branch(branch)

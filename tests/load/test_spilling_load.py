@@ -281,6 +281,7 @@ def test_the_queries_can_be_said_in_every_dialect(dialect: str) -> None:
         queries.origins(1, ["it's", "\\"]),
         queries.existing_ids(1),
         queries.duplicate_values(1, ("property1", "property2"), kept=True),
+        queries.duplicate_values(1, ("property1", "property2"), kept=True, wrong="offenders_1"),
         queries.missing_endpoints(2, "src", ("new_1", "committed_1")),
         queries.orphaned_endpoints(2, "dst", 1),
         *(queries.cardinality_violations(2, mode, 1, 1, 2) for mode in MODES),

@@ -154,6 +154,8 @@ def filled(tables: KeyTables) -> None:
     tables.append(queries.committed_keys(EDGE), [kept.append_column(queries.ADDRESS, address)])
     tables.append(queries.new_keys(EDGE), [edge_keys("e", ends, 300, chosen)])
     tables.derive("last", queries.last_records(NODE))
+    repeated = queries.duplicate_values(NODE, ("property1",), kept=True)
+    tables.derive("wrong", queries.all_violations(repeated))
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +175,10 @@ def answer(tables: KeyTables, query: Select) -> pa.Table:
 
 
 ASKED: dict[str, Select] = {
+    "repeated by others than the stored row": queries.duplicate_values(
+        NODE, ("property1",), kept=True, wrong="wrong"
+    ),
+    "count of replaced nodes": queries.count_replaced(NODE),
     "superseded": queries.superseded_positions(NODE),
     "count of rewritten": queries.count_replaced(EDGE),
     "taken": queries.existing_ids(EDGE),

@@ -216,9 +216,19 @@ class KeyCheckedLoad(ABC):
         names = tuple(key_column(table, name) for name in columns)
         # Resolved rows are in no particular order, so a violation is reported for the row with the greater id.
         by_id = self._removed is not None
-        query = queries.duplicate_values(table.id, names, kept=kept, superseded=superseded, by_id=by_id)
+        query = partial(
+            queries.duplicate_values, table.id, names, kept=kept, superseded=superseded, by_id=by_id
+        )
         keys = queries.input_keys(table.id) if superseded else queries.new_keys(table.id)
-        return KeyRule(table, query, _duplicate_values(table, columns, by_id=by_id), None if by_id else keys)
+        # A stored row returns only in a merge. The records of one key have one stored row.
+        is_merged = self._mode == "merge" and columns in entity_of(self._catalog, table).uniques
+        return KeyRule(
+            table,
+            query(),
+            _duplicate_values(table, columns, by_id=by_id),
+            keys,
+            (lambda wrong: query(wrong=wrong)) if is_merged else None,
+        )
 
     def _endpoint_rules(self) -> Iterator[KeyRule]:
         for key, end, node in edge_ends(self._catalog):
@@ -297,7 +307,8 @@ class KeyCheckedLoad(ABC):
         self._keys.derive(name, queries.all_violations(rule.query))
         if rule.offenders is not None:
             wrong, name = name, f"offenders_{next(self._names)}"
-            yield from self._deletions(rule.table, wrong)
+            if rule.keys is None:
+                yield from self._deletions(rule.table, wrong)
             self._keys.derive(name, rule.offenders(wrong))
         for batch in self._keys.stream(offender_queries.everything(name)):
             rows = pa.Table.from_batches([batch])

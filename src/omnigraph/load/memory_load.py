@@ -23,6 +23,7 @@ from omnigraph.rules.cardinality_offenders import cardinality_offenders
 from omnigraph.rules.delta import TableDelta
 from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import (
+    committed_tuples,
     complete_tuples,
     count_edges,
     duplicate_tuples,
@@ -112,14 +113,21 @@ class MemoryLoad:
     def _deltas(self) -> dict[str, TableDelta]:
         return {key: self._delta(key) for key in self._rows}
 
-    def _repeated_values(self, limit: int = MAX_REPORTED) -> Iterator[Violations]:
+    def _repeated_values(
+        self, limit: int = MAX_REPORTED, *, stored_first: bool = False
+    ) -> Iterator[Violations]:
         """Report records with the unique values of an earlier record, also if a later record supersedes them."""
         for key, rows in self._input.items():
             if self.superseded[key]:
                 table = self._catalog.tables[key]
                 for columns in entity_of(self._catalog, table).uniques:
                     tuples = complete_tuples(table, columns, rows)
-                    yield duplicate_tuples(table, columns, tuples, in_input_order=True, limit=limit)
+                    stored = (
+                        committed_tuples(table, columns, tuples, self._committed) if stored_first else None
+                    )
+                    yield duplicate_tuples(
+                        table, columns, tuples, stored=stored, in_input_order=True, limit=limit
+                    )
 
     def _identity_violations(self, key: str, limit: int = MAX_REPORTED) -> Iterator[Violations]:
         """Report records with the key or id of another record, and appended records whose id exists."""
@@ -174,7 +182,7 @@ class MemoryLoad:
         if self._removed is not None:
             return self._offending_ids(deltas)
         stages: list[tuple[Mapping[str, pa.Table], Iterable[Violation]]] = [
-            (self._input, _each(self._repeated_values(_UNBOUNDED))),
+            (self._input, _each(self._repeated_values(_UNBOUNDED, stored_first=True))),
             (self._rows, _each(self._unique_offenders(deltas))),
             (self._rows, _each(self._endpoint_offenders(deltas))),
             (self._rows, self._cardinality_offenders(deltas)),
@@ -221,7 +229,9 @@ class MemoryLoad:
     def _unique_offenders(self, deltas: Mapping[str, TableDelta]) -> Iterator[Violations]:
         for key, delta in deltas.items():
             yield from self._identity_violations(key, _UNBOUNDED)
-            yield from unique_violations_of(self._catalog, delta, self._committed, _UNBOUNDED)
+            yield from unique_violations_of(
+                self._catalog, delta, self._committed, _UNBOUNDED, stored_first=True
+            )
 
     def _endpoint_offenders(self, deltas: Mapping[str, TableDelta]) -> Iterator[Violations]:
         for node in self._catalog.schema.nodes:

@@ -165,13 +165,23 @@ def existing_ids(table: int) -> Select:
 
 @cache
 def duplicate_values(
-    table: int, columns: tuple[str, ...], *, kept: bool, superseded: bool = False, by_id: bool = False
+    table: int,
+    columns: tuple[str, ...],
+    *,
+    kept: bool,
+    superseded: bool = False,
+    by_id: bool = False,
+    wrong: str | None = None,
 ) -> Select:
     """Select the records with the values of a committed row, or of an earlier record of the input.
 
     With `kept` the committed rows that the load does not replace are compared too. With `superseded` all input
     records are compared, also those that a later record supersedes. With `by_id` the keys have no positions, and
     records are in the order of their ids.
+
+    `wrong` is a table of the violations of this query without it. Then only their values are compared, and a record
+    whose committed row has the values comes before all other records: if it were left out, that row would return
+    and take the values again.
     """
     keys = table_(input_keys(table), alias="a") if superseded else _new(table)
     position: exp.Expr = exp.Literal.number(0) if by_id else column(POSITION, "a")
@@ -183,22 +193,33 @@ def duplicate_values(
         )
         everything = everything.union(committed, distinct=False)
     names = [f"{VALUE}{number}" for number in range(len(columns))]
-    suspects = (
-        select(*map(column, names))
-        .from_(everything.subquery("every"))
-        .group_by(*map(column, names))
-        .having(condition(func("COUNT", exp.Star())) > 1)
-    )
+    order: list[exp.Expr] = [column(name, "every") for name in ("fresh", POSITION, "id")]
+    if wrong is None:
+        suspects = (
+            select(*map(column, names))
+            .from_(everything.subquery("every"))
+            .group_by(*map(column, names))
+            .having(condition(func("COUNT", exp.Star())) > 1)
+        )
+    else:
+        suspects = select(*map(column, names)).distinct().from_(table_(wrong))
+        order.insert(1, column("id", "stored").is_(exp.null()))
     same = and_(*(column(name, "every").eq(column(name, "suspects")) for name in names))
     ranked = (
         select(
             *(column(name, "every") for name in ("id", POSITION, *names, "fresh")),
-            _first(column("id", "every"), names, HOLDER),
-            _first(None, names, "rank"),
+            _first(column("id", "every"), names, order, HOLDER),
+            _first(None, names, order, "rank"),
         )
         .from_(everything.subquery("every"))
         .join(suspects.subquery("suspects"), on=same)
     )
+    if wrong is not None:
+        pairs = zip(("id", *columns), ("id", *names), strict=True)
+        is_stored = and_(*(column(name, "stored").eq(column(of, "every")) for name, of in pairs))
+        ranked = ranked.join(
+            table_(committed_keys(table), alias="stored"), on=is_stored, join_type="left", copy=False
+        )
     duplicates = select(*map(column, ("id", POSITION, *names, HOLDER))).from_(ranked.subquery("ranked"))
     return _first_violations(duplicates.where(column("fresh").eq(1), condition(column("rank")) > 1))
 
@@ -211,15 +232,12 @@ def _tuples(source: exp.Table, columns: Sequence[str], position: exp.Expr, *, fr
     return select(column("id", "a"), place, *values, mark).from_(source).where(*present)
 
 
-def _first(value: exp.Column | None, names: Sequence[str], alias: str) -> exp.Expr:
-    """Return a window over the rows with equal values: committed rows first, then by position, then by id."""
-    order = exp.Order(
-        expressions=[exp.Ordered(this=column(name, "every")) for name in ("fresh", POSITION, "id")]
-    )
+def _first(value: exp.Column | None, names: Sequence[str], order: Sequence[exp.Expr], alias: str) -> exp.Expr:
+    """Return a window over the rows with equal values, in this order."""
     window = exp.Window(
         this=exp.RowNumber() if value is None else exp.FirstValue(this=value),
         partition_by=[column(name, "every") for name in names],
-        order=order,
+        order=exp.Order(expressions=[exp.Ordered(this=item.copy()) for item in order]),
     )
     return alias_(window, alias)
 

@@ -42,17 +42,27 @@ def unique_violations(catalog: Catalog, deltas: Deltas, committed: RowLookup) ->
 
 
 def unique_violations_of(
-    catalog: Catalog, delta: TableDelta, committed: RowLookup, limit: int = MAX_REPORTED
+    catalog: Catalog,
+    delta: TableDelta,
+    committed: RowLookup,
+    limit: int = MAX_REPORTED,
+    *,
+    stored_first: bool = False,
 ) -> Iterator[Violations]:
-    """Yield the violations of each unique tuple of a table."""
+    """Yield the violations of each unique tuple of a table; see `duplicate_tuples` for `stored_first`."""
     for columns in entity_of(catalog, delta.table).uniques:
         rows = complete_tuples(delta.table, columns, delta.rows)
         if not rows.num_rows:
             continue
-        held = complete_tuples(delta.table, columns, _holders(delta.table.key, columns, rows, committed))
-        held = _rows_without(held, "id", _replaced_ids(delta))
+        stored = committed_tuples(delta.table, columns, rows, committed)
         yield duplicate_tuples(
-            delta.table, columns, rows, held, in_input_order=delta.in_input_order, limit=limit
+            delta.table,
+            columns,
+            rows,
+            _rows_without(stored, "id", _replaced_ids(delta)),
+            stored if stored_first else None,
+            in_input_order=delta.in_input_order,
+            limit=limit,
         )
 
 
@@ -83,14 +93,16 @@ def duplicate_tuples(
     columns: tuple[str, ...],
     rows: pa.Table,
     held: pa.Table | None = None,
+    stored: pa.Table | None = None,
     *,
     in_input_order: bool = False,
     limit: int = MAX_REPORTED,
 ) -> Violations:
     """Return one violation for each row that has the tuple of a `held` row, or of another row before it.
 
-    Rows are in the order of their ids, or with `in_input_order` in the given order. The arguments are results of
-    `complete_tuples`.
+    Rows are in the order of their ids, or with `in_input_order` in the given order. Rows whose id and tuple are
+    those of a `stored` row come before the others: if such a row were left out, the stored one would return and
+    take the tuple again. The arguments are results of `complete_tuples`.
     """
     parts = [rows] if held is None else [held, rows]
     everything = pa.concat_tables(parts)
@@ -102,7 +114,10 @@ def duplicate_tuples(
         return Violations()
     ids = everything["id"].take(pa.array(suspects)).combine_chunks()
     rank = pa.array(suspects) if in_input_order else ids
-    ranked = pa.table({"code": codes[suspects], "new": suspects >= first_new, "rank": rank})
+    new = (suspects >= first_new).astype(np.int8)
+    if stored is not None:
+        new += (new == 1) & ~_is_stored(everything.take(pa.array(suspects)), columns, stored)
+    ranked = pa.table({"code": codes[suspects], "new": new, "rank": rank})
     order = pc.sort_indices(ranked, sort_keys=[(name, "ascending") for name in ranked.column_names])
     places, ids = suspects[order.to_numpy()], ids.take(order)
     # The first row of each run of equal tuples holds the tuple. Only changed rows are reported.
@@ -121,6 +136,13 @@ def duplicate_tuples(
             yield replace(found, position=position) if in_input_order else found
 
     return violations_at(ids, offending, describe, limit)
+
+
+def _is_stored(rows: pa.Table, columns: tuple[str, ...], stored: pa.Table) -> np.ndarray[Any, Any]:
+    """Return whether each row has the id and the tuple of a stored row."""
+    both = pa.concat_tables([stored, rows])
+    codes = _group_codes([both[name] for name in ("id", *columns)])
+    return np.isin(codes[stored.num_rows :], codes[: stored.num_rows])
 
 
 def duplicate_violation(
@@ -184,6 +206,13 @@ def absent_id_violation(table: Table, this: str | None) -> Violation:
     """Return the violation of a delete of a row that is not stored."""
     message = f"{table.kind} type '{table.name}' has no id '{this}' to delete"
     return Violation("key", table.key, message, this, "id", this)
+
+
+def committed_tuples(
+    table: Table, columns: tuple[str, ...], rows: pa.Table, committed: RowLookup
+) -> pa.Table:
+    """Return the complete tuples of the committed rows that may have one of the tuples of `rows`."""
+    return complete_tuples(table, columns, _holders(table.key, columns, rows, committed))
 
 
 def _holders(key: str, columns: tuple[str, ...], rows: pa.Table, committed: RowLookup) -> pa.Table:
