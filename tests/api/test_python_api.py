@@ -283,17 +283,60 @@ class TestResult:
 
     def test_result_html_escapes_text(self, result: og.Result) -> None:
         shown = result._repr_html_()
-        assert f"<td>{html.escape('Ana <3')}</td><td>30</td>" in shown
+        right = '<td style="text-align:right">'
+        assert (
+            f"<td>{html.escape('Ana <3')}</td>{right}30</td><td>1990-02-03</td>{right}{2**63}</td>" in shown
+        )
+        assert f"<td>Bo</td>{right}</td><td></td>{right}</td>" in shown
         assert "<th>p.serial</th>" in shown
         assert "<p>2 rows</p>" in shown
 
-    def test_result_html_shows_the_first_rows_only(self, graph: og.Graph) -> None:
+    def test_result_html_cuts_long_texts(self, graph: og.Graph) -> None:
+        graph.load({"Firm": [{"slug": "x" * 3_000}]})
+        shown = graph.query("query f() { match { $f: Firm } return { $f.slug } }")._repr_html_()
+        assert f'title="{"x" * 2_000}">{"x" * 199}…</td>' in shown
+
+    def test_long_result_shows_its_first_rows_only(self, graph: og.Graph) -> None:
         graph.load({"Firm": [{"slug": f"f{n:04}"} for n in range(1_234)]})
-        shown = graph.query(
-            "query f() { match { $f: Firm } return { $f.slug } order { $f.slug } }"
-        )._repr_html_()
-        assert shown.count("<tr>") == 21
-        assert "<p>1,234 rows, first 20 shown</p>" in shown
+        firms = graph.query("query f() { match { $f: Firm } return { $f.slug } order { $f.slug } }")
+        assert firms._repr_html_().count("<tr>") == 21
+        assert "<p>20 of 1,234 rows</p>" in firms._repr_html_()
+        lines = repr(firms).split("\n")
+        assert (lines[0], lines[2], lines[-2:]) == ("f.slug", "f0000", ["f0019", "20 of 1,234 rows"])
+
+    def test_result_prints_as_a_table_that_fits_the_terminal(
+        self, result: og.Result, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert repr(result).split("\n") == [
+            "p.name | p.age | p.born     |            p.serial",
+            "-------+-------+------------+--------------------",
+            "Ana <3 |    30 | 1990-02-03 | 9223372036854775808",
+            "Bo     |  null | null       |                null",
+            "2 rows",
+        ]
+        for columns in range(20, 60):
+            monkeypatch.setenv("COLUMNS", str(columns))
+            assert max(map(len, repr(result).split("\n"))) <= columns
+        monkeypatch.setenv("COLUMNS", "24")
+        assert repr(result).split("\n")[2] == "Ana <3 | … | 9223372036…"
+
+    def test_printed_result_escapes_control_characters(self, graph: og.Graph) -> None:
+        graph.load({"Firm": [{"slug": "a\x1b[2J\nb"}]})
+        shown = repr(graph.query("query f() { match { $f: Firm } return { $f.slug } }"))
+        assert shown.split("\n")[2] == "a\\x1b[2J\\nb"
+
+    def test_result_index_selects_a_row_a_column_or_rows(self, result: og.Result) -> None:
+        assert [result[0], result[1]] == [result[-2], result[-1]] == result.rows() == result.to_dicts()
+        assert result["p.born"] == ["1990-02-03", None]
+        assert result[1:].rows() == result.rows()[1:]
+        assert result[::-1].rows() == result.rows()[::-1]
+        assert (len(result[5:]), len(result[1:0]), len(result.head(1)), len(result.head(9))) == (0, 0, 1, 2)
+        assert result.head(1).commit_id == result.commit_id
+        with pytest.raises(KeyError, match=r"no column 'age'; the columns are p\.name, p\.age"):
+            result["age"]
+        for place in (2, -3):
+            with pytest.raises(IndexError, match="the result has 2"):
+                result[place]
 
     def test_result_scalar_returns_the_single_value(self, graph: og.Graph, result: og.Result) -> None:
         assert graph.query(COUNT).scalar() == 2

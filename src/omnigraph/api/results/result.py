@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import html
+import operator
+import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, overload
 
 from omnigraph.extras import requires
 
@@ -19,18 +20,26 @@ if TYPE_CHECKING:
 _SHOWN_ROWS = 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The rows of a read query and the commit that they were read from.
 
-    `table` is the typed Arrow table. `rows()` returns JSON values: dates and ids are strings.
+    `table` is the typed Arrow table. `rows()` returns JSON values: dates and ids are strings. A result prints as a
+    table; an index selects a row, a column or some of the rows.
 
     >>> import omnigraph as og
     >>> g = og.init("memory://docs-result", schema="node Person { name: String @key  age: I32? }")
     >>> _ = g.mutate('query add() { insert Person { name: "Ana", age: 30 } }')
     >>> result = g.query("query all() { match { $p: Person } return { $p.name as name, $p.age as age } }")
+    >>> result
+    name | age
+    -----+----
+    Ana  |  30
+    1 row
     >>> result.rows()
     [{'name': 'Ana', 'age': 30}]
+    >>> result[0], result["age"]
+    ({'name': 'Ana', 'age': 30}, [30])
     >>> result.table.schema.types
     [DataType(string), DataType(int32)]
     """
@@ -40,7 +49,7 @@ class Result:
     query_name: str
     branch: str | None = None
     snapshot: str | None = None
-    types: Sequence[PropType] = field(default=(), repr=False)
+    types: Sequence[PropType] = ()
 
     @property
     def columns(self) -> list[str]:
@@ -53,6 +62,38 @@ class Result:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.rows())
 
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, index: str) -> list[Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Result: ...
+
+    def __getitem__(self, index: int | str | slice) -> dict[str, Any] | list[Any] | Result:
+        """Return the row at a position, the values of a column by name, or the rows of a slice as a result."""
+        from omnigraph.catalog.row_json import json_values
+
+        if isinstance(index, str):
+            if index not in self.columns:
+                raise KeyError(f"no column {index!r}; the columns are {', '.join(self.columns)}")
+            place = self.columns.index(index)
+            return list(json_values(self.table.column(place), self.types[place]))
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                return replace(self, table=self.table.slice(start, max(0, stop - start)))
+            return replace(self, table=self.table.take(list(range(start, stop, step))))
+        position = operator.index(index)
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"no row {position}; the result has {len(self):,}")
+        return replace(self, table=self.table.slice(position % len(self), 1)).rows()[0]
+
+    def head(self, count: int = 5) -> Result:
+        """Return the first rows as a result."""
+        return self[: max(0, count)]
+
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows as dicts of JSON values, with keys in the order of the projection."""
         from omnigraph.catalog.row_json import json_values
@@ -62,6 +103,10 @@ class Result:
             json_values(self.table.column(position), type_) for position, type_ in enumerate(self.types)
         ]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the rows as dicts, as `rows` does. Polars has a method of this name too."""
+        return self.rows()
 
     def scalar(self) -> Any:
         """Return the value of a result with one row and one column. Raises `ValueError` for any other shape."""
@@ -123,20 +168,22 @@ class Result:
             body["columns"] = self.columns
         return {**body, "rows": self.rows(), "graph_commit_id": self.commit_id}
 
+    def __repr__(self) -> str:
+        """Return the first rows as a table that fits the terminal, and the number of rows."""
+        from omnigraph.api.display.text_table import fitted_table_lines
+
+        width = shutil.get_terminal_size().columns
+        return "\n".join([*fitted_table_lines(self.columns, self._shown_rows(), width), self._caption()])
+
     def _repr_html_(self) -> str:
-        """Return an HTML table for notebooks: the first rows and the number of rows."""
-        shown = Result(self.table.slice(0, _SHOWN_ROWS), self.commit_id, self.query_name, types=self.types)
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in row.values()) + "</tr>"
-            for row in shown.rows()
-        )
-        more = f", first {_SHOWN_ROWS} shown" if len(self) > _SHOWN_ROWS else ""
-        return (
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            f"<p>{len(self):,} {'row' if len(self) == 1 else 'rows'}{more}</p>"
-        )
+        """Return the first rows as an HTML table, and the number of rows."""
+        from omnigraph.api.display.html_table import html_table
 
+        return html_table(self.columns, self._shown_rows(), self._caption())
 
-def _cell(value: Any) -> str:
-    return "" if value is None else str(value)
+    def _shown_rows(self) -> list[list[Any]]:
+        return [list(row.values()) for row in self.head(_SHOWN_ROWS).rows()]
+
+    def _caption(self) -> str:
+        total = f"{len(self):,} {'row' if len(self) == 1 else 'rows'}"
+        return f"{_SHOWN_ROWS} of {total}" if len(self) > _SHOWN_ROWS else total

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from omnigraph.api.display.text_table import cell, table_lines
 from omnigraph.cli.merge_options import SIDES
 from omnigraph.cli.precondition import report_lost_precondition
 from omnigraph.cli.render.output import (
@@ -19,7 +20,6 @@ from omnigraph.cli.render.output import (
     print_line,
     print_note,
 )
-from omnigraph.cli.render.row_formats import cell, table_lines
 from omnigraph.cli.shell import FAILURE
 from omnigraph.errors import MergeConflicts
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
+from omnigraph.api.display.terminal_text import escape_controls
 from omnigraph.errors import ConstraintViolation, InvalidInput, invalid_record_text, violation_text
 
 if TYPE_CHECKING:
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 STYLES = {"OK": "green", "ERROR": "bold red", "WARN": "yellow", "INFO": "cyan", "FILE": "bold"}
 MAX_VIOLATIONS = 10
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
-
-# Unicode categories that a terminal acts upon: control and format characters, lone surrogates, line and paragraph
-# separators.
-_CONTROL_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-# Format characters that are part of the spelling of some scripts and of emoji.
-_JOINERS = "\u200c\u200d"
 
 
 def print_line(text: str) -> None:
@@ -111,24 +105,6 @@ def escape_unprintable(text: str) -> str:
     """
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
-    )
-
-
-def escape_controls(text: str, kept: str = "\n\t") -> str:
-    """Return text that is safe to print: characters that a terminal would act upon are escaped, except `kept`.
-
-    >>> escape_controls("two\\nlines\\x1b[2J"), escape_controls("two\\nlines", kept="")
-    ('two\\nlines\\\\x1b[2J', 'two\\\\nlines')
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        letter.encode("unicode_escape").decode()
-        if letter not in kept
-        and unicodedata.category(letter) in _CONTROL_CATEGORIES
-        and not (letter in _JOINERS and before > "\x7f")
-        else letter
-        for before, letter in zip(f"\0{text}", text, strict=False)
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
-from omnigraph.cli.render.output import escape_controls
-from omnigraph.cli.settings.config import CellLayout, TextFormat
+from omnigraph.api.display.terminal_text import escape_controls
+from omnigraph.api.display.text_table import CellLayout, cell, compact, table_lines
+from omnigraph.cli.settings.config import TextFormat
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -50,20 +50,6 @@ def write_arrow(result: Result, file: BinaryIO) -> None:
         writer.write_table(result.table)
 
 
-def cell(value: Any) -> str:
-    """Format a JSON value as a cell: strings unchanged, other values as compact JSON.
-
-    >>> cell("Ann"), cell(None), cell(True), cell([1, "a"])
-    ('Ann', 'null', 'true', '[1,"a"]')
-    """
-    return value if isinstance(value, str) else compact(value)
-
-
-def compact(value: Any) -> str:
-    """Format a value as JSON without spaces."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
 def key_value_lines(row: dict[str, Any]) -> Iterator[str]:
     """Yield a line for each value of a row. Continuation lines of a text are indented.
 
@@ -72,28 +58,6 @@ def key_value_lines(row: dict[str, Any]) -> Iterator[str]:
     """
     for name, value in row.items():
         yield f"{escape_controls(name, '')}: {escape_controls(cell(value))}".replace("\n", f"\n{_INDENT}")
-
-
-def table_lines(
-    columns: Sequence[str],
-    rows: Iterable[Iterable[Any]],
-    *,
-    width: int = 80,
-    layout: CellLayout = "truncate",
-) -> Iterator[str]:
-    """Yield the lines of a table of JSON values. No column is wider than `width`.
-
-    >>> print(next(table_lines(["name", "age"], [["Bartholomew", 30]], width=8)))
-    name     | age
-    """
-    fit = _wrapped if layout == "wrap" else _truncated
-    lines = [columns, *(list(map(cell, row)) for row in rows)]
-    cells = [[fit(escape_controls(text, ""), width) for text in line] for line in lines]
-    widths = [max(_width(part) for parts in column for part in parts) for column in zip(*cells, strict=True)]
-    head, *body = ("\n".join(_row(line, widths)) for line in cells)
-    yield head
-    yield "-+-".join("-" * size for size in widths)
-    yield from body
 
 
 def _heading(result: Result) -> str:
@@ -148,44 +112,3 @@ def _table(result: Result, width: int, layout: CellLayout) -> Iterator[str]:
         return
     rows = (row.values() for row in result.rows())
     yield from table_lines(result.columns, rows, width=width, layout=layout)
-
-
-def _row(cells: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:
-    """Yield the lines of a row: as many as its tallest cell."""
-    for parts in zip_longest(*cells, fillvalue=""):
-        yield " | ".join(part + " " * (size - _width(part)) for part, size in zip(parts, widths, strict=True))
-
-
-def _width(text: str) -> int:
-    """Return the number of terminal columns of a text. Wide characters take two, combining marks none."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
-def _truncated(text: str, width: int) -> list[str]:
-    return [text if _width(text) <= width else text[: _fitting_length(text, width - 1)] + "…"]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    parts: list[str] = []
-    while _width(text) > width:
-        # At least one character for each line, even if it is wider than the column.
-        place = max(1, _fitting_length(text, width))
-        parts.append(text[:place])
-        text = text[place:]
-    return [*parts, text]
-
-
-def _fitting_length(text: str, width: int) -> int:
-    """Return how many characters of the text fit into `width` terminal columns."""
-    if text.isascii():
-        return width
-    used = 0
-    for place, letter in enumerate(text):
-        used += _width(letter)
-        if used > width:
-            return place
-    return len(text)

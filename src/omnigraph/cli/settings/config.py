@@ -10,12 +10,12 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import typer
 
+from omnigraph.api.display.text_table import CellLayout
 from omnigraph.cli.settings.sections import Section, parse_sections
 from omnigraph.cli.source_files import read_source
 from omnigraph.errors import InvalidInput, NotFound
 
 TextFormat: TypeAlias = Literal["table", "kv", "csv", "jsonl", "json"]
-CellLayout: TypeAlias = Literal["truncate", "wrap"]
 ScopeKind: TypeAlias = Literal["server", "cluster", "store"]
 
 _CACHE_KEY = "omnigraph.config"
