@@ -34,14 +34,16 @@ ROWS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("aio",), "the same interface as coroutines"),
     # Not a folder: the files directly below the package, which re-export both kinds of graphs.
     (("omnigraph",), "the public names"),
-    (("cli", "server", "mcp", "studio", "cluster"), "surfaces: parse, render, authenticate"),
+    # Below the surfaces: the command line changes a cluster, and the server serves it.
+    (("cluster",), "the control plane: declared graphs, ledger, plan, apply"),
+    (("cli", "server", "mcp", "studio"), "surfaces: parse, render, authenticate"),
 )
 LAYERS: tuple[frozenset[str], ...] = tuple(frozenset(names) for names, _ in ROWS)
 SURFACES = LAYERS[-1]
 
 # Neighbours in one row that may know each other, in this direction only. The command line is the one
 # executable, so it is what starts the other surfaces.
-PEERS = frozenset({("cli", "server"), ("cli", "mcp"), ("cli", "studio"), ("cli", "cluster")})
+PEERS = frozenset({("cli", "server"), ("cli", "mcp"), ("cli", "studio")})
 
 STORAGE_LIBRARIES = frozenset({"lance", "obstore"})
 # The languages and the catalog are pure: text and data in, data out.

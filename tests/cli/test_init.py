@@ -86,7 +86,7 @@ def test_init_inside_a_cluster_is_refused(folder: Path) -> None:
     outcome = run("init", "--schema", "people.pg", "c/graphs/g.omni")
     assert (outcome.code, outcome.stdout) == (1, "")
     assert outcome.stderr.startswith("error: c/graphs/g.omni belongs to the cluster at ")
-    assert outcome.stderr.endswith("this version does not have it\n")
+    assert outcome.stderr.endswith("run `omnigraph cluster apply`\n")
     assert not (folder / "c" / "graphs").exists()
 
 

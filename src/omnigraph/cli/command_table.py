@@ -183,6 +183,12 @@ COMMANDS = (
         "pipeline_commands",
         "Pipelines as files: sources, views, targets, quality rules and audits.",
     ),
+    Entry(
+        "cluster",
+        "cluster",
+        "cluster_commands",
+        "Declare graphs, queries and policies in cluster.yaml, plan the changes and apply them.",
+    ),
     Entry("fmt", "fmt", "fmt", "Format schema and query files in place.", global_options=False),
     Entry(
         "serve",

@@ -23,6 +23,11 @@ WITH_ACTOR = frozenset(
         "change",
         "mcp",
         "optimize",
+        "cluster apply",
+        "cluster approve",
+        "cluster import",
+        "cluster refresh",
+        "cluster rollback",
         "branch create",
         "branch delete",
         "branch merge",
@@ -36,7 +41,7 @@ WITH_ACTOR = frozenset(
 )
 # Commands whose positional arguments are not the URI of a graph.
 WITHOUT_URI = frozenset({"query", "read", "explain", "mutate", "change", "get", "blob get", "blob stat"})
-_CONTROL = frozenset({"policy", "queries"})
+_CONTROL = frozenset({"cluster", "policy", "queries"})
 _LOCAL = frozenset({"alias", "embed", "fmt", "login", "logout", "pipeline", "profile", "version"})
 
 
@@ -130,6 +135,8 @@ def _inapplicable(command: str, kind: Capability, option: str) -> str | None:
             return None if (command, option) == ("profile", "--profile") else no_graph_error(command, option)
         case "served" if option in ("--store", "--cluster", "--graph"):
             return f"`{command}` queries a server; {option} does not apply. Pass --server <name|url>."
+        case "control" if command.startswith("cluster "):
+            return f"`{command}` reads cluster.yaml; {option} does not apply. Pass --config <dir>."
         case "control" if option in ("--store", "--server"):
             return (
                 f"`{command}` reads a server configuration; {option} does not apply. "

@@ -76,6 +76,6 @@ def refuse_cluster(target: GraphTarget) -> None:
         return
     raise InvalidInput(
         f"{target.uri} belongs to the cluster at {cluster}",
-        hint="`cluster apply` creates and changes the graphs of a cluster; this version does not have it",
+        hint="declare the change in cluster.yaml and run `omnigraph cluster apply`",
         details={"uri": target.uri, "cluster": str(cluster)},
     )

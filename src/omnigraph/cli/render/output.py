@@ -196,6 +196,11 @@ def _styled(text: str, style: str, stream: TextIO | None) -> str:
     return Style.parse(style).render(text, color_system=ColorSystem.STANDARD)
 
 
+def styled(text: str, style: str) -> str:
+    """Return text in a style if stdout shows colour."""
+    return _styled(text, style, sys.stdout)
+
+
 def _use_color(stream: TextIO) -> bool:
     if os.environ.get("NO_COLOR"):
         return False

@@ -96,7 +96,7 @@ def _kind(value: Any) -> str:
 def read_document(path: str | Path, options: StorageOptions) -> tuple[Document, str]:
     """Read a document; return it and the folder that its relative paths refer to."""
     text, base = _read(path, options)
-    return _parse(str(path), text), base
+    return parse_document(str(path), text), base
 
 
 def read_text(path: str | Path, options: StorageOptions) -> str:
@@ -124,7 +124,8 @@ def _read(path: str | Path, options: StorageOptions) -> tuple[str, str]:
         raise InvalidInput(f"`{name}` is not valid UTF-8", details={"source": name}) from error
 
 
-def _parse(name: str, text: str) -> Document:
+def parse_document(name: str, text: str) -> Document:
+    """Parse a document; it is JSON if its name ends in ``.json``. Raises `InvalidInput`."""
     is_json = name.lower().endswith(".json")
     location = ErrorLocation(source=name)
     try:
@@ -146,9 +147,11 @@ def _parse(name: str, text: str) -> Document:
     lines: dict[KeyPath, int] = {}
     for path, line in [] if node is None else _key_lines((), node):
         if path in lines:
-            raise Document(value, name, {path: line}).error(
+            failure = Document(value, name, {path: line}).error(
                 path, f"duplicate key, also on line {lines[path]}"
             )
+            failure.details["duplicate_key"] = True
+            raise failure
         lines[path] = line
     return Document(value, name, lines)
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -130,6 +131,14 @@ class LocalBackend:
                         (self._root / key).unlink()
             if self._durability == "full":
                 sync_directory(folder)
+
+    def delete_tree(self) -> None:
+        if not self._root.is_dir():
+            return
+        with _translate_os_errors("delete", self._root.name):
+            shutil.rmtree(self._root)
+        if self._durability == "full":
+            sync_directory(self._root.parent)
 
     def head(self, key: str) -> ObjectInfo:
         with _translate_os_errors("stat", key):

@@ -144,6 +144,13 @@ class ObjectStore:
         if checked:
             self._backend.delete_many(checked)
 
+    def delete_tree(self) -> None:
+        """Delete everything below the location, temporary files included.
+
+        After a failure some of it may remain; the call can be repeated.
+        """
+        self._backend.delete_tree()
+
     # --- large objects -----------------------------------------------------------------------------------
 
     def head(self, key: str) -> ObjectInfo:

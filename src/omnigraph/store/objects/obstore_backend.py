@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
@@ -188,6 +189,11 @@ class ObstoreBackend:
                 break
         more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
         raise failure.as_error(f"delete object `{keys[0]}`{more}")
+
+    def delete_tree(self) -> None:
+        listed = self.list("")
+        while keys := [info.key for info in islice(listed, _PAGE_KEYS)]:
+            self.delete_many(keys)
 
     def head(self, key: str) -> ObjectInfo:
         count_requests(reads=1)

@@ -1,0 +1,1 @@
+"""The declared configuration of a cluster: `cluster.yaml` and the files that it names."""

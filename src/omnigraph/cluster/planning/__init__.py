@@ -1,0 +1,1 @@
+"""The changes between the applied and the declared resources of a cluster; pure."""
