@@ -20,7 +20,9 @@ def explain_difference(query: ir.ReadQuery, right: NaiveResult, rows: Sequence[J
     expected = len(right.rows)
     if len(rows) != expected:
         return f"{len(rows)} rows instead of {expected}"
-    names = [output.name for output in query.outputs]
+    names = list(
+        dict.fromkeys(item.name if item.entity is None else item.entity.name for item in query.outputs)
+    )
     for row in rows:
         if list(row) != names:
             return f"columns {list(row)} instead of {names}"

@@ -65,10 +65,26 @@ def naive_result(
     classes = _sorted(query, keyed)
     types = {output.name: output.type for output in query.outputs}
     shown = tuple(
-        tuple({name: as_json(value, types[name]) for name, value in values.items()} for values in part)
+        tuple(
+            _nested(query, {name: as_json(value, types[name]) for name, value in values.items()})
+            for values in part
+        )
         for part in classes
     )
     return NaiveResult(shown, query.skip or 0, query.limit)
+
+
+def _nested(query: ir.ReadQuery, row: JsonRow) -> JsonRow:
+    """The row with one object for the fields of each entity, or null where there is no entity."""
+    nested: JsonRow = {}
+    for output in query.outputs:
+        if output.entity is None:
+            nested[output.name] = row[output.name]
+        elif output.label == "id":
+            nested[output.entity.name] = None if row[output.name] is None else {"id": row[output.name]}
+        elif nested[output.entity.name] is not None:
+            nested[output.entity.name][output.label] = row[output.name]
+    return nested
 
 
 # --- the pattern -----------------------------------------------------------------------------------------

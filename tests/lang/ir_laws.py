@@ -21,7 +21,11 @@ def assert_lawful(query: ast.Query, checked: ir.CheckedQuery) -> None:
         assert len(checked.statements) == len(query.body.statements)
         return
     assert isinstance(query.body, ast.ReadBody)
-    assert len(checked.outputs) == len(query.body.projections)
+    every = [item for item in query.body.projections if isinstance(item.expr, ast.AllProperties)]
+    named = [item.alias for item in every if item.alias is not None]
+    assert list(dict.fromkeys(item.entity.name for item in checked.outputs if item.entity)) == named
+    if not every:
+        assert len(checked.outputs) == len(query.body.projections)
     assert len({output.name for output in checked.outputs}) == len(checked.outputs)
     assert len(checked.order) == len(query.body.order)
     assert _pattern(checked.pattern, set()) >= {item.name for item in checked.variables}

@@ -59,6 +59,7 @@ def named_for(schema: Schema, node: Any) -> Any:
         (ast.Variable, "name"): VARIABLES,
         (ast.Param, "name"): VARIABLES,
         (ast.PropertyAccess, "variable"): VARIABLES,
+        (ast.AllProperties, "variable"): VARIABLES,
         (ast.PropertyAccess, "name"): PROPERTY_NAMES,
         (ast.InlineMatch, "name"): PROPERTY_NAMES,
         (ast.Assign, "name"): (*PROPERTY_NAMES, "from", "to"),

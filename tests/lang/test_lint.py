@@ -248,6 +248,15 @@ def test_describe_column_returns_bare_name_and_kind(returned: str, expected: dic
     assert json.dumps(found) == json.dumps(expected)
 
 
+def test_describe_entity_column_is_one_object() -> None:
+    found = columns("$p, $f.* as firm, $f.*", "$p: Person  optional { $p worksAt $f }")
+    assert found[1:3] == [
+        {"name": "firm", "kind": "object", "nullable": True},
+        {"name": "name", "kind": "string", "nullable": True},
+    ]
+    assert len(found) == 4
+
+
 @pytest.mark.parametrize(
     ("declared", "kind"),
     [

@@ -22,7 +22,7 @@ SCHEMA = (
 )
 ALL = (
     "query all() { match { $t: Thing } return { $t.name, $t.i, $t.u, $t.w as w, $t.f, $t.ok, $t.day, $t.at,"
-    " $t.tags, $t.v as v } order { $t.name asc } }"
+    " $t.tags, $t.v as v, $t.* as thing } order { $t.name asc } }"
 )
 FULL = {
     "name": "full",

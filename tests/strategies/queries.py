@@ -216,7 +216,9 @@ orderings = st.one_of(
 reads = st.builds(
     ast.ReadBody,
     clauses=tuples(clauses, 1, 4),
-    projections=tuples(st.builds(ast.Projection, exprs, none_or(names)), 1, 4),
+    projections=tuples(
+        st.builds(ast.Projection, exprs | st.builds(ast.AllProperties, names), none_or(names)), 1, 4
+    ),
     distinct=st.booleans(),
     order=tuples(orderings, 0, 2),
     skip=none_or(counts),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.api.access import Address
     from omnigraph.api.files.export_files import ExportFormat, ExportTarget
     from omnigraph.api.graph import Graph
+    from omnigraph.api.interface.row_arguments import FrameLibrary, Ids, Rows
     from omnigraph.api.results.changes import Diff, Kind, Op, State
     from omnigraph.api.results.commits import At, Commit
     from omnigraph.api.results.loads import LoadReceipt
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.engine_choice import Engine
     from omnigraph.graph.progress import Progress
     from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.lang.gq.type_query import Where
     from omnigraph.load.load_request import Rejects
     from omnigraph.maintain.backup.copy_report import CopyReport, Verification
     from omnigraph.maintain.settings import GraphSettings, RetentionInput
@@ -182,6 +184,95 @@ class AsyncGraph(AsyncHandle):
             await_if_cancelled=True,
         )
 
+    async def nodes(
+        self,
+        type_name: str,
+        where: Where = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        order_by: str | Sequence[str] = (),
+        limit: int | None = None,
+        branch: str = "main",
+        at: At = None,
+    ) -> Result:
+        """Return the nodes of a type: the id and all properties except Blobs, or only `columns`.
+
+        See `Graph.nodes`.
+        """
+        return await self._threads.read(
+            lambda: self._graph.nodes(
+                type_name,
+                where,
+                params,
+                columns=columns,
+                order_by=order_by,
+                limit=limit,
+                branch=branch,
+                at=at,
+            )
+        )
+
+    async def edges(
+        self,
+        type_name: str,
+        where: Where = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        order_by: str | Sequence[str] = (),
+        limit: int | None = None,
+        branch: str = "main",
+        at: At = None,
+    ) -> Result:
+        """Return the edges of a type: ``id``, ``from``, ``to`` and all properties except Blobs, or only `columns`.
+
+        See `Graph.edges`.
+        """
+        return await self._threads.read(
+            lambda: self._graph.edges(
+                type_name,
+                where,
+                params,
+                columns=columns,
+                order_by=order_by,
+                limit=limit,
+                branch=branch,
+                at=at,
+            )
+        )
+
+    async def frame(
+        self,
+        type_name: str,
+        where: Where = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        order_by: str | Sequence[str] = (),
+        limit: int | None = None,
+        branch: str = "main",
+        at: At = None,
+        library: FrameLibrary = "pandas",
+    ) -> Any:
+        """Return the rows of a node or edge type as a data frame of pandas or polars, or as an Arrow table.
+
+        See `Graph.frame`.
+        """
+        return await self._threads.read(
+            lambda: self._graph.frame(
+                type_name,
+                where,
+                params,
+                columns=columns,
+                order_by=order_by,
+                limit=limit,
+                branch=branch,
+                at=at,
+                library=library,
+            )
+        )
+
     async def mutate(
         self,
         source: str | Path,
@@ -292,6 +383,87 @@ class AsyncGraph(AsyncHandle):
                 if_commit=if_commit,
                 actor=actor,
                 progress=progress,
+            )
+        )
+
+    async def insert(
+        self,
+        type_name: str,
+        rows: Rows,
+        *,
+        branch: str = "main",
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        actor: str | None = None,
+    ) -> LoadReceipt:
+        """Insert one row or several. Raises `ConstraintViolation` if a row with the same key exists.
+
+        See `Graph.insert`.
+        """
+        return await self._threads.write(
+            lambda: self._graph.insert(
+                type_name,
+                rows,
+                branch=branch,
+                message=message,
+                if_commit=if_commit,
+                idempotency_key=idempotency_key,
+                actor=actor,
+            )
+        )
+
+    async def upsert(
+        self,
+        type_name: str,
+        rows: Rows,
+        *,
+        branch: str = "main",
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        actor: str | None = None,
+    ) -> LoadReceipt:
+        """Update one row or several by key, and insert those that do not exist.
+
+        See `Graph.upsert`.
+        """
+        return await self._threads.write(
+            lambda: self._graph.upsert(
+                type_name,
+                rows,
+                branch=branch,
+                message=message,
+                if_commit=if_commit,
+                idempotency_key=idempotency_key,
+                actor=actor,
+            )
+        )
+
+    async def delete(
+        self,
+        type_name: str,
+        ids: Ids,
+        *,
+        branch: str = "main",
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        actor: str | None = None,
+    ) -> LoadReceipt:
+        """Delete one row or several by id, and the edges of deleted nodes. Ids that do not exist have no effect.
+
+        See `Graph.delete`.
+        """
+        return await self._threads.write(
+            lambda: self._graph.delete(
+                type_name,
+                ids,
+                branch=branch,
+                message=message,
+                if_commit=if_commit,
+                idempotency_key=idempotency_key,
+                actor=actor,
             )
         )
 

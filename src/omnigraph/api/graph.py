@@ -14,9 +14,11 @@ from omnigraph.api.interface.graph_reads import GraphReads
 from omnigraph.api.interface.graph_writes import GraphWrites
 from omnigraph.api.interface.schemas import SchemaView
 from omnigraph.api.interface.tags import Tags
+from omnigraph.api.interface.type_reads import TypeReads
+from omnigraph.api.interface.type_writes import TypeWrites
 
 
-class Graph(GraphReads, GraphWrites, GraphHistory, ChangeReads, GraphMaintenance):
+class Graph(GraphReads, TypeReads, GraphWrites, TypeWrites, GraphHistory, ChangeReads, GraphMaintenance):
     """A handle on a graph.
 
     A handle can be shared between threads. It pickles to its address, never to data. Public methods have the

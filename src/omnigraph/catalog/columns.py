@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Column, Table
-from omnigraph.lang.types import INT_RANGES, TYPE_NAMES, PropType, Scalar
+from omnigraph.lang.types import INT_RANGES, TYPE_NAMES, ColumnType, ObjectType, PropType, Scalar
 
 BLOB_DATA = "data"
 BLOB_URI = "uri"
@@ -44,6 +44,13 @@ def arrow_type(prop_type: PropType) -> pa.DataType:
     if prop_type.scalar is Scalar.VECTOR:
         item = pa.list_(item, prop_type.dim)
     return pa.list_(item) if prop_type.is_list else item
+
+
+def column_arrow_type(type_: ColumnType) -> pa.DataType:
+    """Return the Arrow type of a result column: a struct for whole entities."""
+    if isinstance(type_, ObjectType):
+        return pa.struct([(name, arrow_type(field)) for name, field in type_.fields])
+    return arrow_type(type_)
 
 
 def _arrow_scalar(scalar: Scalar) -> pa.DataType:
@@ -89,6 +96,13 @@ def spark_type(prop_type: PropType) -> str:
     if prop_type.scalar is Scalar.BLOB:
         item = f"STRUCT<{BLOB_DATA}: {item}, {BLOB_URI}: {TYPE_NAMES[Scalar.STRING].spark}>"
     return f"ARRAY<{item}>" if prop_type.is_list or prop_type.scalar is Scalar.VECTOR else item
+
+
+def column_spark_type(type_: ColumnType) -> str:
+    """Return the Spark DDL type of a result column: a struct for whole entities."""
+    if isinstance(type_, ObjectType):
+        return f"STRUCT<{', '.join(f'`{name}`: {spark_type(field)}' for name, field in type_.fields)}>"
+    return spark_type(type_)
 
 
 def spark_ddl(table: Table) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,22 @@ import pyarrow as pa
 
 from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI
 from omnigraph.lang.temporal import format_date, format_datetime
-from omnigraph.lang.types import PropType, Scalar
+from omnigraph.lang.types import ColumnType, ObjectType, PropType, Scalar
+
+
+def column_values(values: pa.ChunkedArray, type_: ColumnType) -> list[Any]:
+    """Return the JSON values of a result column: for whole entities a dict of their fields, or None."""
+    if not isinstance(type_, ObjectType):
+        return json_values(values, type_)
+    return [item for chunk in values.chunks for item in _entities(chunk, type_)]
+
+
+def _entities(values: pa.StructArray, type_: ObjectType) -> Iterator[dict[str, Any] | None]:
+    names = [name for name, _ in type_.fields]
+    columns = [json_values(values.field(place), field) for place, (_, field) in enumerate(type_.fields)]
+    valid = values.is_valid().to_pylist()
+    for is_there, *row in zip(valid, *columns, strict=True):
+        yield dict(zip(names, row, strict=True)) if is_there else None
 
 
 def json_values(values: pa.Array | pa.ChunkedArray, prop_type: PropType) -> list[Any]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from omnigraph.lang.schema import Annotation, Check, Constraint, Index, Key, Range, Unique
-from omnigraph.lang.types import PropType, Scalar
+from omnigraph.lang.types import ColumnType, ObjectType, PropType, Scalar
 
 Json: TypeAlias = dict[str, Any]
 
@@ -47,6 +47,33 @@ def decode_type(encoded: Mapping[str, Any]) -> PropType:
         dim=dim,
         enum_values=None if values is None else tuple(values),
     )
+
+
+def encode_column_type(type_: ColumnType) -> Json:
+    """Return the JSON form of the type of a result column."""
+    if not isinstance(type_, ObjectType):
+        return encode_type(type_)
+    fields = [[name, encode_type(field)] for name, field in type_.fields]
+    return {
+        "entity": {
+            "kind": type_.kind,
+            "type": type_.type_name,
+            "fields": fields,
+            "nullable": type_.nullable,
+            "endpoints": None if type_.endpoints is None else list(type_.endpoints),
+        }
+    }
+
+
+def decode_column_type(encoded: Mapping[str, Any]) -> ColumnType:
+    """Return the type of a result column of a JSON form."""
+    if "entity" not in encoded:
+        return decode_type(encoded)
+    entity = encoded["entity"]
+    fields = tuple((name, decode_type(field)) for name, field in entity["fields"])
+    ends = entity["endpoints"]
+    endpoints = None if ends is None else (ends[0], ends[1])
+    return ObjectType(entity["kind"], entity["type"], fields, entity["nullable"], endpoints)
 
 
 def encode_constraint(constraint: Constraint) -> Json:

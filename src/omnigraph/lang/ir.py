@@ -380,13 +380,32 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
+class Entity:
+    """A result column with whole nodes or edges. Nullable when the variable is bound in an optional pattern.
+
+    `endpoints` are the node types at the two ends of an edge type.
+    """
+
+    name: str
+    kind: EntityKind
+    type_name: str
+    nullable: bool = False
+    endpoints: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
-    """A result column. `label` and `kind` are its name and value kind in operation descriptors."""
+    """A result column. `label` and `kind` are its name and value kind in operation descriptors.
+
+    An output of an entity is a field of the result column of that name; the outputs of one entity are adjacent, and
+    the first is its id.
+    """
 
     name: str
     expr: Expr
     label: str
     kind: str
+    entity: Entity | None = None
 
     @property
     def type(self) -> PropType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Literal, TypeAlias
 
 MAX_VECTOR_DIM = 2_147_483_647
 
@@ -125,6 +126,22 @@ class PropType:
             text = f"[{text}]"
         return f"{text}?" if self.nullable else text
 
+
+@dataclass(frozen=True, slots=True)
+class ObjectType:
+    """The type of a result column with whole nodes or edges: the id, the endpoints of an edge, the properties.
+
+    `endpoints` are the node types at the two ends of an edge type.
+    """
+
+    kind: Literal["node", "edge"]
+    type_name: str
+    fields: tuple[tuple[str, PropType], ...]
+    nullable: bool = False
+    endpoints: tuple[str, str] | None = None
+
+
+ColumnType: TypeAlias = PropType | ObjectType
 
 STRING = PropType(Scalar.STRING)
 BOOL = PropType(Scalar.BOOL)

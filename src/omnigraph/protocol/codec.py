@@ -15,7 +15,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from omnigraph import errors
-from omnigraph.catalog.serialization import decode_type, encode_type
+from omnigraph.catalog.serialization import decode_column_type, encode_column_type
 from omnigraph.errors import (
     ConstraintViolation,
     ErrorLocation,
@@ -227,7 +227,7 @@ def write_result(result: Result) -> bytes:
         "query_name": result.query_name,
         "branch": result.branch,
         "snapshot": result.snapshot,
-        "types": [encode_type(item) for item in result.types],
+        "types": [encode_column_type(item) for item in result.types],
     }
     schema = result.table.schema
     metadata = {**(schema.metadata or {}), _METADATA_KEY: json.dumps(header).encode()}
@@ -254,7 +254,7 @@ def read_result(data: bytes) -> Result:
         header["query_name"],
         branch=header["branch"],
         snapshot=header["snapshot"],
-        types=tuple(decode_type(item) for item in header["types"]),
+        types=tuple(decode_column_type(item) for item in header["types"]),
     )
 
 

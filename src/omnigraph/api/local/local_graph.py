@@ -46,6 +46,7 @@ from omnigraph.lang.gq.query_parameters import bind_params
 from omnigraph.load.load_request import LoadRequest
 from omnigraph.maintain.backup.copy_report import CopyReport
 from omnigraph.maintain.verification.verify_options import VerifyOptions
+from omnigraph.read.entity_columns import pack_entities, result_types
 from omnigraph.store.spans import span
 
 if TYPE_CHECKING:
@@ -145,12 +146,12 @@ class LocalGraph(LocalChangeReads, Graph):
         else:
             table = self._reader.run(snapshot, query, bindings)
         return Result(
-            table,
+            pack_entities(table, query),
             snapshot.commit_id,
             query.name,
             branch=snapshot.branch if options.at is None else None,
             snapshot=None if options.at is None else snapshot.commit_id,
-            types=tuple(output.type for output in query.outputs),
+            types=result_types(query),
         )
 
     def _dataframe(self, text: str, options: QueryOptions) -> Any:

@@ -37,6 +37,20 @@ def spark_frame(
     spark: Any = None,
 ) -> Any:
     """Return the rows of a read as a Spark DataFrame. `spark` is a session, the URL of a master, or None."""
+    from omnigraph.spark.engine.entity_structs import pack_entity_structs
+
+    return pack_entity_structs(_flat_frame(repository, reader, snapshot, query, bindings, spark), query)
+
+
+def _flat_frame(
+    repository: Repository,
+    reader: Reader,
+    snapshot: Snapshot,
+    query: ir.ReadQuery,
+    bindings: Bindings,
+    spark: Any = None,
+) -> Any:
+    """Return the rows of a read as a Spark DataFrame with a column for each field of an entity."""
     from omnigraph.spark.engine.spark_query import GraphAccess, read_on_spark
     from omnigraph.spark.session import session_for
 
@@ -61,4 +75,4 @@ def spark_rows(
     """Return the rows of a read, collected from Spark, with the Arrow types of the local engine."""
     from omnigraph.spark.engine.spark_query import collect
 
-    return collect(spark_frame(repository, reader, snapshot, query, bindings, spark), query)
+    return collect(_flat_frame(repository, reader, snapshot, query, bindings, spark), query)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow as pa
 
-    from omnigraph.lang.types import PropType
+    from omnigraph.lang.types import ColumnType
 
 _SHOWN_ROWS = 20
 
@@ -49,7 +49,7 @@ class Result:
     query_name: str
     branch: str | None = None
     snapshot: str | None = None
-    types: Sequence[PropType] = ()
+    types: Sequence[ColumnType] = ()
 
     @property
     def columns(self) -> list[str]:
@@ -73,13 +73,11 @@ class Result:
 
     def __getitem__(self, index: int | str | slice) -> dict[str, Any] | list[Any] | Result:
         """Return the row at a position, the values of a column by name, or the rows of a slice as a result."""
-        from omnigraph.catalog.row_json import json_values
+        from omnigraph.catalog.row_json import column_values
 
         if isinstance(index, str):
-            if index not in self.columns:
-                raise KeyError(f"no column {index!r}; the columns are {', '.join(self.columns)}")
-            place = self.columns.index(index)
-            return list(json_values(self.table.column(place), self.types[place]))
+            place = self._place(index)
+            return column_values(self.table.column(place), self.types[place])
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step == 1:
@@ -94,13 +92,33 @@ class Result:
         """Return the first rows as a result."""
         return self[: max(0, count)]
 
+    def select(self, columns: Sequence[str]) -> Result:
+        """Return some of the columns as a result, in the given order. Raises `KeyError` for an unknown name."""
+        places = [self._place(name) for name in columns]
+        return replace(self, table=self.table.select(places), types=tuple(self.types[at] for at in places))
+
+    def unnest(self, column: str) -> Result:
+        """Return the fields of a column of whole nodes or edges as the columns of a result.
+
+        Rows where the column is null are left out.
+        """
+        from omnigraph.lang.types import ObjectType
+
+        place = self._place(column)
+        type_ = self.types[place]
+        if not isinstance(type_, ObjectType):
+            raise ValueError(f"column {column!r} has no nodes or edges; return them with `$v.* as {column}`")
+        entities = self.table.select([place]).drop_null()
+        table = entities.flatten().rename_columns([name for name, _ in type_.fields])
+        return replace(self, table=table, types=tuple(field for _, field in type_.fields))
+
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows as dicts of JSON values, with keys in the order of the projection."""
-        from omnigraph.catalog.row_json import json_values
+        from omnigraph.catalog.row_json import column_values
 
         names = self.columns
         columns = [
-            json_values(self.table.column(position), type_) for position, type_ in enumerate(self.types)
+            column_values(self.table.column(position), type_) for position, type_ in enumerate(self.types)
         ]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -138,9 +156,14 @@ class Result:
             pa.uint64(): pandas.UInt64Dtype(),
             pa.bool_(): pandas.BooleanDtype(),
         }
+        from omnigraph.lang.types import ObjectType
+
         frame = self.table.to_pandas()
         for position, column in enumerate(self.table.columns):
-            if column.null_count and column.type in nullable:
+            if isinstance(self.types[position], ObjectType):
+                # pandas would convert integers inside of objects to floats.
+                frame.isetitem(position, pandas.Series(column.to_pylist(), dtype=object))
+            elif column.null_count and column.type in nullable:
                 frame.isetitem(position, column.to_pandas(types_mapper=nullable.get))
         return frame
 
@@ -180,6 +203,11 @@ class Result:
         from omnigraph.api.display.html_table import html_table
 
         return html_table(self.columns, self._shown_rows(), self._caption())
+
+    def _place(self, name: str) -> int:
+        if name not in self.columns:
+            raise KeyError(f"no column {name!r}; the columns are {', '.join(self.columns)}")
+        return self.columns.index(name)
 
     def _shown_rows(self) -> list[list[Any]]:
         return [list(row.values()) for row in self.head(_SHOWN_ROWS).rows()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from omnigraph.lang import ir
@@ -169,13 +170,24 @@ def _updatable(entity: NodeType | EdgeType) -> list[str]:
 
 def describe_operation(query: ir.CheckedQuery) -> dict[str, Any]:
     """Return the operation descriptor: result columns, types read, types written."""
-    result = [_describe_output(item) for item in query.outputs] if isinstance(query, ir.ReadQuery) else []
+    result = _describe_outputs(query) if isinstance(query, ir.ReadQuery) else []
     writes = query.writes if isinstance(query, ir.MutationQuery) else ()
     return {
         "result": result,
         "reads": [{"kind": item.kind, "type_name": item.type_name} for item in query.reads],
         "writes": [{"kind": item.kind, "type_name": item.type_name} for item in writes],
     }
+
+
+def _describe_outputs(query: ir.ReadQuery) -> list[dict[str, Any]]:
+    """Return the descriptors of the result columns. The fields of an entity are one column."""
+    columns: list[dict[str, Any]] = []
+    for entity, outputs in groupby(query.outputs, key=lambda item: item.entity):
+        if entity is None:
+            columns += map(_describe_output, outputs)
+        else:
+            columns.append({"name": entity.name, "kind": "object", "nullable": entity.nullable})
+    return columns
 
 
 def _describe_output(item: ir.Output) -> dict[str, Any]:

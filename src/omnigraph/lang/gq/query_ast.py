@@ -55,6 +55,14 @@ class PropertyAccess:
 
 
 @dataclass(frozen=True, slots=True)
+class AllProperties:
+    """``$variable.*`` in a `return`."""
+
+    variable: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Now:
     """``now()``."""
 
@@ -313,7 +321,7 @@ class Param:
 class Projection:
     """``expr as alias``."""
 
-    expr: Expr
+    expr: Expr | AllProperties
     alias: str | None = None
     span: Span = _span()
 

@@ -244,6 +244,9 @@ class QueryBuilder:
         variable, name = children
         return ast.PropertyAccess(variable[1:], str(name), span, name.span)
 
+    def all_properties(self, span: Span, children: list[Token]) -> ast.AllProperties:
+        return ast.AllProperties(children[0][1:], span)
+
     def variable(self, _: Span, children: list[Token]) -> ast.Variable:
         return _variable(children[0])
 

@@ -77,6 +77,7 @@ TERMINAL_NAMES = {
     "DESC": "`desc`",
     "VECTOR": "`Vector`",
     "NULLABLE": "`?`",
+    "STAR": "`*`",
     "DOT": "`.`",
     "COLON": "`:`",
     "COMMA": "`,`",

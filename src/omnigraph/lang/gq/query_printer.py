@@ -128,6 +128,8 @@ def print_param(param: ast.Param) -> str:
 def print_projection(projection: ast.Projection) -> str:
     """Return a column of a `return` in source form."""
     alias = "" if projection.alias is None else f" as {projection.alias}"
+    if isinstance(projection.expr, ast.AllProperties):
+        return f"${projection.expr.variable}.*{alias}"
     return f"{print_expr(projection.expr)}{alias}"
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from omnigraph.catalog.columns import spark_type
+from omnigraph.catalog.columns import column_spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.lang.types import PropType
+    from omnigraph.lang.types import ColumnType
 
 
-def result_frame(spark: SparkSession, table: pa.Table, types: Sequence[PropType]) -> DataFrame:
+def result_frame(spark: SparkSession, table: pa.Table, types: Sequence[ColumnType]) -> DataFrame:
     """Return a result as a DataFrame with the column types of a query on Spark. The rows are part of the plan."""
     from pyspark.sql.types import StructType
 
     ddl = ", ".join(
-        f"`{name}` {spark_type(kind)}" for name, kind in zip(table.column_names, types, strict=True)
+        f"`{name}` {column_spark_type(kind)}" for name, kind in zip(table.column_names, types, strict=True)
     )
     schema = StructType.fromDDL(ddl)
     assert isinstance(schema, StructType)

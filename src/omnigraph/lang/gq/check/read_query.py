@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from omnigraph.lang import ir
 from omnigraph.lang.gq import query_ast as ast
+from omnigraph.lang.gq.check.all_properties import check_all_properties
 from omnigraph.lang.gq.check.expressions import (
     check_expr,
     check_snippet,
@@ -54,34 +55,53 @@ def _check_outputs(
 ) -> dict[str, ir.Output | None]:
     """Return the result columns by name; None for a rejected projection."""
     outputs: dict[str, ir.Output | None] = {}
+    entities: set[str] = set()
     for item in projections:
+        if isinstance(item.expr, ast.AllProperties):
+            with ctx.recovering():
+                found = check_all_properties(ctx, scope, item.expr, item.alias)
+                is_taken = any(output.name in outputs for output in found)
+                if is_taken or item.alias in entities or item.alias in outputs:
+                    _report_duplicate(ctx, item, item.alias or f"{item.expr.variable}.*")
+                    continue
+                outputs |= {output.name: output for output in found}
+                entities |= {item.alias} if item.alias else set()
+            continue
         name = item.alias or _names(item.expr)[0]
-        if name in outputs:
-            hint = "give one of them an alias: `… as other_name`"
-            ctx.report(item.span, None, f"duplicate result column `{name}`", hint)
+        if name in outputs or name in entities:
+            _report_duplicate(ctx, item, name)
             continue
         output = None
         with ctx.recovering():
-            output = _check_output(ctx, scope, item, outputs)
+            output = _check_output(ctx, scope, item, item.expr, outputs)
         outputs[name] = output
     return outputs
 
 
+def _report_duplicate(ctx: Context, item: ast.Projection, name: str) -> None:
+    hint = "give one of them an alias: `… as other_name`"
+    ctx.report(item.span, None, f"duplicate result column `{name}`", hint)
+
+
 def _check_output(
-    ctx: Context, scope: Scope, item: ast.Projection, before: Mapping[str, ir.Output | None]
+    ctx: Context,
+    scope: Scope,
+    item: ast.Projection,
+    node: ast.Expr,
+    before: Mapping[str, ir.Output | None],
 ) -> ir.Output:
     expr: ir.Expr
-    if isinstance(item.expr, ast.Aggregate):
-        expr = _check_aggregate(ctx, scope, item.expr)
-    elif isinstance(item.expr, ast.AliasRef):
-        expr = _find_alias(ctx, item.expr, before).expr
-    elif isinstance(item.expr, ast.Snippet):
-        expr = check_snippet(ctx, scope, item.expr)
+    if isinstance(node, ast.Aggregate):
+        expr = _check_aggregate(ctx, scope, node)
+    elif isinstance(node, ast.AliasRef):
+        expr = _find_alias(ctx, node, before).expr
+    elif isinstance(node, ast.Snippet):
+        expr = check_snippet(ctx, scope, node)
     else:
-        expr = check_expr(ctx, scope, item.expr)
-    reject_blob(ctx, expr, item.expr.span)
+        expr = check_expr(ctx, scope, node)
+    reject_blob(ctx, expr, node.span)
     kind = "object" if isinstance(expr, ir.EntityRef) else expr.type.kind
-    name, label = _names(item.expr)
+    name, label = _names(node)
     return ir.Output(item.alias or name, expr, item.alias or label, kind)
 
 
@@ -148,6 +168,8 @@ def _check_group_keys(
     ctx: Context, projections: tuple[ast.Projection, ...], outputs: Mapping[str, ir.Output | None]
 ) -> None:
     for item in projections:
+        if isinstance(item.expr, ast.AllProperties):
+            continue
         output = outputs[item.alias or _names(item.expr)[0]]
         if output is not None and not isinstance(output.expr, ir.Aggregate | ir.PropertyRef | ir.EntityRef):
             message = "in an aggregate query every other projection must be `$v.p` or `$v`"
