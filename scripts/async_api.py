@@ -55,6 +55,7 @@ def render_modules() -> dict[str, str]:
         "async_branches.py": _render_part(Branches, "branches"),
         "async_tags.py": _render_part(Tags, "tags"),
         "async_schema_view.py": _render_part(SchemaView, "schema"),
+        **{f"async_{_module_name(kind)}.py": _render_group(kind) for kind in Graph.__bases__},
         "async_graph.py": _render_graph(),
         "async_remote_graph.py": _render_remote_graph(),
         "entry.py": _render_entry(),
@@ -86,11 +87,33 @@ class Async{name}:
     return _module(interface, [], imports, body)
 
 
+def _render_group(interface: type) -> str:
+    """Return the module of one of the interfaces of which `Graph` consists."""
+    body = f'''
+class Async{interface.__name__}:
+    """The methods of `{interface.__name__}` as coroutines."""
+
+    _graph: Graph
+    _threads: CallThreads
+
+{_render_methods(interface, "self._graph", owner=Graph)}
+'''
+    imports = [_import(Graph), "from omnigraph.aio.call_threads import CallThreads"]
+    return _module(interface, [], imports, body)
+
+
+def _module_name(interface: type) -> str:
+    return interface.__module__.rpartition(".")[2]
+
+
 def _render_graph() -> str:
     parts = {"branches": Branches, "tags": Tags, "schema": SchemaView}
     assert inspect.get_annotations(Graph, eval_str=True) == parts, "an attribute has no async counterpart"
-    body = '''
-class AsyncGraph(AsyncHandle):
+    groups = [
+        (f"omnigraph.aio.async_{_module_name(kind)}", f"Async{kind.__name__}") for kind in Graph.__bases__
+    ]
+    body = f'''
+class AsyncGraph(AsyncHandle, {", ".join(name for _, name in groups)}):
     """The methods of `Graph` as coroutines."""
 
     def __init__(self, graph: Graph, threads: CallThreads | None = None) -> None:
@@ -106,8 +129,10 @@ class AsyncGraph(AsyncHandle):
         """{inspect.getdoc(member)}"""
         return self._graph.{name}
 '''
-    body += "\n" + _render_methods(Graph, "self._graph")
+    own = {name for name in vars(Graph) if inspect.isfunction(vars(Graph)[name])}
+    body += "\n" + _render_methods(Graph, "self._graph", own)
     runtime = [
+        *(f"from {module} import {name}" for module, name in groups),
         "from omnigraph.aio.async_branches import AsyncBranches",
         "from omnigraph.aio.async_handle import AsyncHandle",
         "from omnigraph.aio.async_schema_view import AsyncSchemaView",
@@ -135,9 +160,13 @@ class AsyncRemoteGraph(AsyncGraph):
     return _module(RemoteGraph, ["from omnigraph.aio.async_graph import AsyncGraph"], imports, body)
 
 
-def _render_methods(interface: type, target: str, names: set[str] | None = None) -> str:
+def _render_methods(
+    interface: type, target: str, names: set[str] | None = None, owner: type | None = None
+) -> str:
+    """Return the methods of an interface. `owner` is the class that users know them by."""
     return "\n".join(
-        _render_method(interface, name, member, target) for name, member in _methods(interface, names)
+        _render_method(owner or interface, name, member, target)
+        for name, member in _methods(interface, names)
     )
 
 
