@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from omnigraph import aio, errors
     from omnigraph.api.backups import backup, clone, restore
-    from omnigraph.api.entry import embedder_of, init, open  # noqa: A004 - the name is part of the API
+    from omnigraph.api.entry import embedder_of, init, local_embedder, open  # noqa: A004 - the name is part of the API
     from omnigraph.api.graph import Graph
     from omnigraph.api.interface.branches import Branch
     from omnigraph.api.interface.schemas import SchemaApplied
@@ -52,6 +52,7 @@ __all__ = [
     "errors",
     "expr",
     "init",
+    "local_embedder",
     "open",
     "restore",
 ]
@@ -82,6 +83,7 @@ _MODULES = {
     "errors": "omnigraph.errors",
     "expr": "omnigraph.schema.expression",
     "init": "omnigraph.api.entry",
+    "local_embedder": "omnigraph.api.entry",
     "open": "omnigraph.api.entry",
     "restore": "omnigraph.api.backups",
 }

@@ -14,9 +14,11 @@ from omnigraph.errors import InvalidInput
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "avro": ("fastavro",),
     "mcp": ("mcp", "mcp_types"),
+    "onnx": ("onnxruntime", "tokenizers"),
     "otel": ("opentelemetry",),
     "pandas": ("pandas",),
     "polars": ("polars",),
+    "sentence-transformers": ("sentence_transformers",),
     "server": ("fastapi", "httptools", "prometheus_client", "python_multipart", "starlette", "uvicorn"),
     "spark": ("py4j", "pyspark"),
 }

@@ -12,7 +12,7 @@ import omnigraph as og
 from omnigraph.api.embedding.embed_records import EmbedJob, embed_file
 from omnigraph.api.embedding.embed_spec import EmbedSpec
 from omnigraph.errors import InvalidInput
-from omnigraph.search.embedding import MockEmbedder
+from omnigraph.search.embeddings.embedder import MockEmbedder
 from tests.cli.running import run
 
 SPEC = {"dimension": 4, "types": {"Doc": {"target": "v", "fields": ["title", "tags"]}}}

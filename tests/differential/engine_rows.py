@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 import omnigraph as og
 from omnigraph.lang import ir
 from omnigraph.read.read_session import ReadSettings
-from omnigraph.search.embedding import MockEmbedder
+from omnigraph.search.embeddings.embedder import MockEmbedder
 from tests.differential.naive import JsonRow
 
 Expand: TypeAlias = Literal["csr", "index"]

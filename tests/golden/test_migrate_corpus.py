@@ -120,6 +120,6 @@ def test_the_corpus_covers_every_kind_of_step() -> None:
     )
     assert set(kinds) == {
         "add_type", "rename_type", "add_property", "rename_property", "add_constraint", "extend_enum",
-        "remove_constraint", "update_type_metadata", "update_property_metadata", "drop_type",
+        "remove_constraint", "update_type_metadata", "update_property_metadata", "change_embedding", "drop_type",
         "drop_property", "unsupported_change",
     }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import omnigraph as og
-from omnigraph.search.embedding import MockEmbedder
+from omnigraph.search.embeddings.embedder import MockEmbedder
 from tests.differential.comparing import explain_difference
 from tests.differential.engine_rows import engine_rows
 from tests.differential.golden import Case, check_text, expected_result, load_cases, load_graph

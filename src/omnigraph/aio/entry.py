@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from omnigraph.api.access import Address, ExternalBlobs, Policy
     from omnigraph.maintain.upkeep_mode import UpkeepMode
-    from omnigraph.search.embedding import Embedder
+    from omnigraph.search.embeddings.given_embedders import EmbedderInput
 
 
 def init(
@@ -29,7 +29,7 @@ def init(
     storage_options: Mapping[str, str] | None = None,
     durability: Literal["full", "os"] = "full",
     cache_bytes: int | None = None,
-    embedder: Embedder | None = None,
+    embedder: EmbedderInput | None = None,
     policy: Policy | None = None,
     graph_id: str | None = None,
     external_blobs: ExternalBlobs | None = None,
@@ -67,7 +67,7 @@ def open(  # noqa: A001 - the name is part of the API
     storage_options: Mapping[str, str] | None = None,
     durability: Literal["full", "os"] = "full",
     cache_bytes: int | None = None,
-    embedder: Embedder | None = None,
+    embedder: EmbedderInput | None = None,
     policy: Policy | None = None,
     graph_id: str | None = None,
     external_blobs: ExternalBlobs | None = None,

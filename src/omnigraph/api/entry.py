@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from omnigraph.policy.gate import Gate
     from omnigraph.read.reader import Reader
     from omnigraph.rules.external_blobs import ExternalBlobPolicy
-    from omnigraph.search.embedding import Embedder
+    from omnigraph.search.embeddings.embedder import Embedder
+    from omnigraph.search.embeddings.given_embedders import EmbedderInput
 
 # A served graph looks for commits of other processes this often.
 _WATCH_SECONDS = 60.0
@@ -31,7 +32,7 @@ def init(
     storage_options: Mapping[str, str] | None = None,
     durability: Literal["full", "os"] = "full",
     cache_bytes: int | None = None,
-    embedder: Embedder | None = None,
+    embedder: EmbedderInput | None = None,
     policy: Policy | None = None,
     graph_id: str | None = None,
     external_blobs: ExternalBlobs | None = None,
@@ -44,8 +45,12 @@ def init(
     and the others get `Conflict`. An interrupted call leaves nothing that can be opened; the next call completes
     it.
 
-    `cache_bytes` limits the memory of cached reads; the default is a quarter of the machine's memory. `embedder`
-    converts the text that a query ranks by into a vector.
+    `cache_bytes` limits the memory of cached reads; the default is a quarter of the machine's memory.
+
+    `embedder` computes the vectors of texts: of the text that a query ranks by, and of the texts in rows whose
+    property is declared with ``@embed(…, provider=…)``. It is the result of `embedder_of`, a function that returns
+    a vector for each text of a list, an object with the method ``embed(texts, dim, model)``, or a mapping from
+    provider names in the schema to those.
 
     `policy` restricts what the actor may do with this handle. It is a bundle, the content of a policy file, or the
     path of a YAML or JSON policy file. Rules refer to the graph as `graph_id`, by default the last part of the
@@ -79,7 +84,7 @@ def init(
         storage_options=storage_options,
         durability=durability,
         cache_bytes=cache_bytes,
-        embedder=embedder,
+        embedder=_embedder(embedder),
         policy=policy,
         graph_id=graph_id,
         external_blobs=_external_blobs(external_blobs),
@@ -100,7 +105,7 @@ def open(  # noqa: A001 - the name is part of the API
     storage_options: Mapping[str, str] | None = None,
     durability: Literal["full", "os"] = "full",
     cache_bytes: int | None = None,
-    embedder: Embedder | None = None,
+    embedder: EmbedderInput | None = None,
     policy: Policy | None = None,
     graph_id: str | None = None,
     external_blobs: ExternalBlobs | None = None,
@@ -122,7 +127,7 @@ def open(  # noqa: A001 - the name is part of the API
         _with_verification(storage_options, verify_reads),
         durability,
         cache_bytes,
-        embedder,
+        _embedder(embedder),
         policy,
         graph_id,
         _external_blobs(external_blobs),
@@ -186,9 +191,34 @@ def embedder_of(environment: Mapping[str, str]) -> Embedder:
     >>> og.embedder_of({"OMNIGRAPH_EMBED_PROVIDER": "mock"}).embed(["hello"], 3, None).round(3)
     array([[-0.423,  0.689,  0.589]], dtype=float32)
     """
-    from omnigraph.search.embedding_providers import EnvironmentEmbedder
+    from omnigraph.search.embeddings.providers import EnvironmentEmbedder
 
     return EnvironmentEmbedder.of(environment)
+
+
+def local_embedder(path: str | Path) -> Embedder:
+    """Return the embedding model in a local folder. Nothing is downloaded.
+
+    A folder with ``model.onnx`` and ``tokenizer.json`` needs the extra ``onnx``, the folder of a
+    sentence-transformers model the extra ``sentence-transformers``. Raises `NotFound` if the folder has no model.
+
+    >>> import omnigraph as og
+    >>> og.local_embedder("no/such/folder")
+    Traceback (most recent call last):
+    omnigraph.errors.NotFound: no embedding model in the folder no/such/folder
+    hint: it needs model.onnx and tokenizer.json, or the files of a sentence-transformers model
+    """
+    from omnigraph.search.embeddings.local_models import open_local_model
+
+    return open_local_model(Path(path))
+
+
+def _embedder(given: EmbedderInput | None) -> Embedder | None:
+    if given is None:
+        return None
+    from omnigraph.search.embeddings.given_embedders import as_embedder
+
+    return as_embedder(given)
 
 
 def _external_blobs(given: ExternalBlobs | None) -> ExternalBlobPolicy | None:

@@ -45,12 +45,21 @@ _STRUCTURAL: Mapping[TypeKind, tuple[str, ...]] = {"node": ("id",), "edge": ("id
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its logical name, its type and its name in the data files."""
+    """A column of a table: its logical name, its type and its name in the data files.
+
+    Writes compute the missing values of a column that `is_computed`, which is a vector with a provider.
+    """
 
     name: str
     type: PropType
     physical: str
     property_id: int | None = None
+    is_computed: bool = False
+
+    @property
+    def is_required(self) -> bool:
+        """Whether every input row must have a value."""
+        return not self.type.nullable and not self.is_computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,8 @@ class Catalog(PickledByFields):
     source: str
     schema: Schema
     identities: Identities
+    # For the ids of vector properties, the models of earlier schemas: stored vectors may still be theirs.
+    earlier_models: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     @property
     def next_id(self) -> int:
@@ -133,7 +144,9 @@ class Catalog(PickledByFields):
         columns = [Column(name, STRING, name) for name in _STRUCTURAL[entity.kind]]
         for prop in sorted(entity.properties, key=lambda prop: prop.name):
             property_identity = self.identities.of_property(entity.kind, entity.name, prop.name)
-            columns.append(Column(prop.name, prop.type, str(property_identity.column), property_identity.id))
+            is_computed = prop.embed is not None and prop.embed.provider is not None
+            column = str(property_identity.column)
+            columns.append(Column(prop.name, prop.type, column, property_identity.id, is_computed))
         return Table(
             key=table_key(entity.kind, entity.name),
             kind=entity.kind,
@@ -146,7 +159,9 @@ class Catalog(PickledByFields):
 
     def to_json(self) -> Json:
         """Return the stored form: source text and compiled schema with its identities; it is lossless."""
+        models = {str(number): list(names) for number, names in self.earlier_models}
         return {
+            **({"earlier_models": models} if models else {}),
             "format": FORMAT,
             "hash": self.hash,
             "source": self.source,
@@ -250,7 +265,9 @@ def _decode(stored: Mapping[str, Any]) -> Catalog:
         tuple(sorted(properties, key=lambda item: item.id)),
         stored["next_id"],
     )
-    return Catalog(stored["source"], schema, identities)
+    models = stored.get("earlier_models", {})
+    earlier = tuple(sorted((int(number), tuple(names)) for number, names in models.items()))
+    return Catalog(stored["source"], schema, identities, earlier)
 
 
 def _decode_entity(stored: Mapping[str, Any]) -> Json:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from omnigraph.lang.schema import SIMPLE_TEXT, Metric, TextAnalysis
+from omnigraph.lang.schema import SIMPLE_TEXT, Embed, Metric, TextAnalysis
 from omnigraph.lang.types import BOOL, DATETIME, F64, STRING, PropType
 
 Value: TypeAlias = str | int | float | bool | tuple["Value", ...] | None
@@ -90,11 +90,16 @@ class ColumnRef:
 
 @dataclass(frozen=True, slots=True)
 class EmbedText:
-    """A text that the embedding provider of the graph converts to a vector when the query runs."""
+    """A text that the embedding provider of the graph converts to a vector when the query runs.
+
+    `embed` is the declaration of the property `name` of the node type `owner` that the vector is compared with.
+    """
 
     text: Expr
-    model: str | None
+    embed: Embed | None
     type: PropType
+    owner: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def render_expr(expr: ir.Expr) -> str:
         case ir.ColumnRef():
             return f"column {expr.name}"
         case ir.EmbedText():
-            model = f", model={expr.model}" if expr.model else ""
+            model = f", model={expr.embed.model}" if expr.embed is not None and expr.embed.model else ""
             return f"embed({render_expr(expr.text)} as {expr.type}{model})"
         case ir.Nearest():
             metric = "" if expr.metric == "l2" else f", metric={expr.metric}"

@@ -94,10 +94,42 @@ Constraint: TypeAlias = Key | Unique | Index | Range | Check
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """Marks a vector property as the embedding of a String property of the same node."""
+    """Marks a vector property as the embedding of a String property of the same node.
+
+    With a `provider`, writes compute the vectors.
+    """
 
     source: str
     model: str | None = None
+    provider: str | None = None
+
+    @property
+    def recorded_model(self) -> str:
+        """The model that the records of computed vectors name."""
+        return self.model or self.provider or ""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedProperty:
+    """A vector property that writes compute, and the property that records the text and model of each vector."""
+
+    vector: Property
+    record: str
+    embed: Embed
+
+    @property
+    def name(self) -> str:
+        """The name of the vector property."""
+        return self.vector.name
+
+
+def embedding_record_name(vector: str) -> str:
+    """Return the name of the property that records how the vectors of a property were computed.
+
+    >>> embedding_record_name("vector")
+    'vector_embedded'
+    """
+    return f"{vector}_embedded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +195,13 @@ class Property:
         annotation = self.annotation("embed")
         if annotation is None:
             return None
-        model = dict(annotation.kwargs).get("model")
-        return Embed(str(annotation.value), None if model is None else str(model))
+        options = dict(annotation.kwargs)
+        model, provider = options.get("model"), options.get("provider")
+        return Embed(
+            str(annotation.value),
+            None if model is None else str(model),
+            None if provider is None else str(provider),
+        )
 
     @cached_property
     def vector_index(self) -> VectorIndex:
@@ -259,6 +296,15 @@ class NodeType(_Entity):
 
     implements: tuple[str, ...] = ()
     kind: TypeKind = field(default="node", init=False)
+
+    @cached_property
+    def embedded(self) -> tuple[EmbeddedProperty, ...]:
+        """The vector properties that writes compute."""
+        return tuple(
+            EmbeddedProperty(prop, embedding_record_name(prop.name), prop.embed)
+            for prop in self.properties
+            if prop.embed is not None and prop.embed.provider is not None
+        )
 
 
 @dataclass(frozen=True)

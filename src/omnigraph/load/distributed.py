@@ -62,6 +62,7 @@ from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import edge_key_hint
 from omnigraph.rules.violations import Violations, raise_violations
+from omnigraph.search.embeddings.vector_computation import VectorComputation
 from omnigraph.sources.invalid_records import InvalidRecords
 from omnigraph.sources.rejects import Reject
 from omnigraph.sources.splits import Split
@@ -116,6 +117,7 @@ class DistributedLoadOptions:
     ingress: BlobIngress = field(default_factory=BlobIngress)
     rules: OperationRules | None = None
     index_later: bool = False
+    vectors: VectorComputation | None = None
 
 
 @dataclass(frozen=True)
@@ -283,6 +285,7 @@ class DistributedLoad:
             dry_run=options.dry_run,
             ingress=options.ingress,
             rules=options.rules,
+            vectors=options.vectors,
         )
         began = time.monotonic()
         with _report_progress(self._scratch, options.progress):
@@ -352,11 +355,20 @@ def load_job(
     dry_run: bool = False,
     ingress: BlobIngress | None = None,
     rules: OperationRules | None = None,
+    vectors: VectorComputation | None = None,
 ) -> LoadJob:
     """Return the job of a load on a snapshot."""
     pins = {key: base.pin(key) for key in base.catalog.tables}
     return LoadJob(
-        base.catalog, pins, scratch, durability, keep_rejects, dry_run, ingress or BlobIngress(), rules
+        base.catalog,
+        pins,
+        scratch,
+        durability,
+        keep_rejects,
+        dry_run,
+        ingress or BlobIngress(),
+        rules,
+        vectors,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from omnigraph.engine.engine_choice import Engine
 from omnigraph.errors import InvalidInput
@@ -15,6 +15,9 @@ from omnigraph.load.operation_rules import OperationRules
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.rules.load_mode import LoadMode, WriteMode
 from omnigraph.sources.row_operations import Operation, RowOperations
+
+if TYPE_CHECKING:
+    from omnigraph.search.embeddings.vector_computation import VectorComputation
 
 # The target of rejected records: a file of JSON lines, a folder for such files, ``table:NAME``, or a function.
 Rejects: TypeAlias = str | Path | Callable[[Mapping[str, Any]], None]
@@ -82,6 +85,7 @@ class LoadRequest:
     """The arguments of `Graph.load`, or with `parts` those of `Graph.batch`.
 
     `run` is the pipeline run that makes the commit. With `index_later` the rows are indexed by a later optimize.
+    `vectors` computes the embeddings that rows lack.
     """
 
     source: Any
@@ -108,6 +112,7 @@ class LoadRequest:
     require_existing: bool = False
     index_later: bool = False
     parts: tuple[LoadPart, ...] = ()
+    vectors: VectorComputation | None = None
 
     @property
     def all_parts(self) -> tuple[LoadPart, ...]:

@@ -44,6 +44,8 @@ from omnigraph.load.split_staging import LoadJob, SplitReport, stage_partition
 from omnigraph.load.spool import LoadLimits
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.load_mode import WriteMode
+from omnigraph.search.embeddings.providers import EnvironmentEmbedder
+from omnigraph.search.embeddings.vector_computation import VectorComputation
 from omnigraph.sources.mapping.type_mapping import with_operations
 from omnigraph.sources.row_operations import RowOperations
 from omnigraph.sources.tabular import read_table
@@ -384,6 +386,7 @@ def _sink(
         keep_rejects=rejects is not None,
         ingress=ingress,
         rules=rules,
+        vectors=VectorComputation(EnvironmentEmbedder.of(options.embedding) if options.embedding else None),
     )
     return Sink(
         job,

@@ -13,7 +13,8 @@ from omnigraph.rules.load_mode import LoadMode
 class SinkOptions:
     """The options of a write of rows of one type, or of the types that `type_column` names for each row.
 
-    `op_column` and `order_by` are columns with the operation and the order of each row.
+    `op_column` and `order_by` are columns with the operation and the order of each row. `embedding` has the
+    variables of the providers that compute vectors.
     """
 
     uri: str
@@ -34,3 +35,4 @@ class SinkOptions:
     rejects: str | None = None
     max_rejects: str | None = None
     index_later: bool = False
+    embedding: Mapping[str, str] = field(default_factory=dict, repr=False)

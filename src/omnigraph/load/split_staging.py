@@ -27,6 +27,7 @@ from omnigraph.load.spool import LoadLimits, Spool, to_physical
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.rules.violations import Violations
+from omnigraph.search.embeddings.vector_computation import VectorComputation
 from omnigraph.sources.invalid_records import InvalidRecordCollector, InvalidRecords
 from omnigraph.sources.mapping.type_mapping import TypeMapping
 from omnigraph.sources.rejects import OnReject, Reject
@@ -65,6 +66,8 @@ class LoadJob:
     dry_run: bool = False
     ingress: BlobIngress = field(default_factory=BlobIngress)
     rules: OperationRules | None = None
+    # Each task has its own copy, and with it one client of a provider.
+    vectors: VectorComputation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,7 @@ def stage_read(job: LoadJob, split: Split, read: Read, lines: Callable[[], int])
             collect_violations=True,
             ingress=job.ingress,
             rules=job.rules,
+            vectors=job.vectors,
         ) as spool:
             if invalid.total:
                 return SplitReport(split, lines(), invalid=invalid.collected())

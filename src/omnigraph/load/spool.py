@@ -20,16 +20,18 @@ import pyarrow as pa
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.catalog.columns import ENDPOINT_NAMES, arrow_schema, logical_schema
 from omnigraph.catalog.row_json import json_values
-from omnigraph.errors import NotFound
+from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.graph.progress import Progress
 from omnigraph.lang.types import Scalar
 from omnigraph.load.change_records import change_records
 from omnigraph.load.id_generator import IdGenerator
 from omnigraph.load.operation_rules import OperationRules
+from omnigraph.load.spool_embeddings import SpoolEmbeddings
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.row_rules import broken_rows, row_violations
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.rules.violations import RowOrigins, Violation, Violations, raise_violations
+from omnigraph.search.embeddings.vector_computation import VectorComputation
 from omnigraph.sources.operation_columns import operation_fields
 from omnigraph.sources.rejects import OnReject, Reject
 from omnigraph.sources.row_batch import PLACE, SOURCE, InputBatch
@@ -73,6 +75,7 @@ class Spool:
         ingress: BlobIngress,
         *,
         rules: OperationRules | None = None,
+        vectors: VectorComputation | None = None,
     ) -> None:
         self.catalog = catalog
         self.limits = limits
@@ -87,6 +90,7 @@ class Spool:
         self._bytes = 0
         self._directory: TemporaryDirectory[str] | None = None
         self._spilled = False
+        self._embeddings = SpoolEmbeddings(catalog, vectors)
 
     @classmethod
     def from_batches(
@@ -100,15 +104,19 @@ class Spool:
         collect_violations: bool = False,
         ingress: BlobIngress | None = None,
         rules: OperationRules | None = None,
+        vectors: VectorComputation | None = None,
     ) -> Spool:
         """Read an input, generate missing ids, and check the row rules and the external URIs of Blob values.
+
+        `vectors` computes the embeddings that rows lack; without it a provider that needs a configuration is
+        missing.
 
         A row that breaks a rule is passed to `on_reject` and left out. Without `on_reject` the input is read to
         its end and `ConstraintViolation` is raised; with `collect_violations` they are in `violations` instead.
         With `rules` the rows have the columns of `operation_columns`; patches may lack required values,
         and deletes are not checked. After an error no file remains.
         """
-        spool = cls(catalog, limits or LoadLimits(), ingress or BlobIngress(), rules=rules)
+        spool = cls(catalog, limits or LoadLimits(), ingress or BlobIngress(), rules=rules, vectors=vectors)
         began = time.monotonic()
         try:
             spool._read(batches, on_reject, progress)
@@ -183,6 +191,12 @@ class Spool:
         digest = hashlib.blake2b(digest_size=16)
         for key in self.counts:
             table = self.catalog.tables[key]
+            given = self._embeddings.digest(key)
+            if given is not None:
+                # Computed vectors are not part of the input: a provider may return others for the same text.
+                digest.update(key.encode())
+                digest.update(given)
+                continue
             columns = [item.name for item in table.columns if item.name != "id"]
             columns += [item.name for item in self._operation_fields(table)]
             digest.update(key.encode())
@@ -206,9 +220,12 @@ class Spool:
         for batch in batches:
             table = self._open(batch.key)
             source = self._source_number(batch.source)
-            for offset in range(0, batch.rows.num_rows, self.limits.batch_rows):
-                part = batch.rows.slice(offset, self.limits.batch_rows).combine_chunks()
+            batch_rows = min(self.limits.batch_rows, self._embeddings.batch_rows(table))
+            for offset in range(0, batch.rows.num_rows, batch_rows):
+                part = batch.rows.slice(offset, batch_rows).combine_chunks()
                 origins = RowOrigins(batch.places.slice(offset, part.num_rows), batch.source)
+                if self._embeddings.applies(table) and not violations:
+                    part, origins = self._embed(table, part, origins, on_reject)
                 self._tables[batch.key].generated_ids &= part["id"].null_count == part.num_rows
                 rows = _with_ids(part, ids).to_batches()[0]
                 if on_reject is None:
@@ -295,20 +312,13 @@ class Spool:
 
         `read` has the rows as they were read, without generated ids.
         """
-        entity = entity_of(self.catalog, table)
         broken = self._broken_rows(table, rows)
         if not broken:
             return rows, origins
         positions = np.fromiter(broken, np.int64, len(broken))
-        # A derived or generated id is not part of the record.
-        left_out = read.take(pa.array(positions))
-        if self.rules is None:
-            records = reject_records(table, left_out, with_ids=entity.key is None)
-        else:
-            records = change_records(entity, table, left_out, self.rules)
+        left_out = self._records_of(table, read.take(pa.array(positions)))
         places = origins.places.take(pa.array(positions)).to_pylist()
-        ids = left_out["id"].to_pylist()
-        for place, violations, record, id_ in zip(places, broken.values(), records, ids, strict=True):
+        for place, violations, (record, id_) in zip(places, broken.values(), left_out, strict=True):
             reason = "; ".join(item.message for item in violations)
             rule = violations[0].rule
             on_reject(Reject(place, reason, record, origins.source, rule=rule, type=table.name, id=id_))
@@ -317,6 +327,39 @@ class Spool:
         kept[positions] = False
         mask = pa.array(kept)
         return rows.filter(mask), RowOrigins(origins.places.filter(mask), origins.source)
+
+    def _records_of(self, table: Table, rows: pa.Table) -> Iterator[tuple[dict[str, Any], str | None]]:
+        """Yield rows as they were read, as the records of a load, with their ids."""
+        entity = entity_of(self.catalog, table)
+        if self.rules is None:
+            # A derived or generated id is not part of the record.
+            records = reject_records(table, rows, with_ids=entity.key is None)
+        else:
+            records = change_records(entity, table, rows, self.rules)
+        return zip(records, rows["id"].to_pylist(), strict=True)
+
+    def _embed(
+        self, table: Table, rows: pa.Table, origins: RowOrigins, on_reject: OnReject | None
+    ) -> tuple[pa.Table, RowOrigins]:
+        """Return rows with computed vectors. Rows whose text the provider refuses are passed to `on_reject`."""
+        refused: dict[int, OmnigraphError] = {}
+        found = self._embeddings.embed(
+            table,
+            rows,
+            None if on_reject is None else lambda position, error: refused.setdefault(position, error),
+        )
+        if on_reject is None or not refused:
+            return found, origins
+        positions = np.fromiter(sorted(refused), np.int64, len(refused))
+        records = self._records_of(table, rows.take(pa.array(positions)))
+        places = origins.places.take(pa.array(positions)).to_pylist()
+        for position, place, (record, id_) in zip(positions.tolist(), places, records, strict=True):
+            reason = refused[position].message
+            on_reject(Reject(place, reason, record, origins.source, rule="embed", type=table.name, id=id_))
+        self.rejected += len(refused)
+        kept = np.ones(rows.num_rows, bool)
+        kept[positions] = False
+        return found.filter(pa.array(kept)), RowOrigins(origins.places.filter(pa.array(kept)), origins.source)
 
     # --- storing the rows --------------------------------------------------------------------------------
 

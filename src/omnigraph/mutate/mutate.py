@@ -21,8 +21,10 @@ from omnigraph.lang import ir
 from omnigraph.lang.schema import TypeKind
 from omnigraph.lang.types import Scalar
 from omnigraph.mutate.overlay import Overlay
+from omnigraph.mutate.statement_embeddings import StatementEmbeddings
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.validate import validate
+from omnigraph.search.embeddings.vector_computation import VectorComputation
 from omnigraph.sources.arrow_values import BASE64, column_array
 
 
@@ -46,15 +48,18 @@ def prepare_mutation(
     bindings: Bindings,
     cache: RowAddressCache | None = None,
     ingress: BlobIngress | None = None,
+    vectors: VectorComputation | None = None,
 ) -> Prepared[MutationResult]:
     """Apply the statements of a mutation in order, validate the result as a whole, and stage it.
 
     A statement or a constraint that fails raises before anything is staged. `ingress` checks the external URIs
-    that the statements assign to Blob properties; by default every URI is refused.
+    that the statements assign to Blob properties; by default every URI is refused. `vectors` computes embeddings.
     """
     _check_external_uris(transaction.base.catalog, query, bindings, ingress or BlobIngress())
+    embeddings = StatementEmbeddings(transaction.base.catalog, bindings, vectors)
+    embeddings.compute(query)
     overlay = Overlay(transaction, bindings, cache)
-    counts = [_apply(overlay, statement) for statement in query.statements]
+    counts = [_apply(overlay, embeddings, statement) for statement in query.statements]
     nodes, edges = sum(count.nodes for count in counts), sum(count.edges for count in counts)
     deltas = overlay.deltas()
     if not deltas:
@@ -108,25 +113,27 @@ class _Count(NamedTuple):
     edges: int = 0
 
 
-def _apply(overlay: Overlay, statement: ir.Statement) -> _Count:
+def _apply(overlay: Overlay, embeddings: StatementEmbeddings, statement: ir.Statement) -> _Count:
     match statement:
         case ir.InsertNode():
-            return _insert_node(overlay, statement)
+            return _insert_node(overlay, embeddings, statement)
         case ir.InsertEdge():
             return _insert_edge(overlay, statement)
         case ir.UpdateNode():
-            return _Count(nodes=_update(overlay, table_key("node", statement.type_name), statement))
+            key = table_key("node", statement.type_name)
+            return _Count(nodes=_update(overlay, embeddings, key, statement))
         case ir.UpdateEdge():
-            return _Count(edges=_update(overlay, table_key("edge", statement.type_name), statement))
+            key = table_key("edge", statement.type_name)
+            return _Count(edges=_update(overlay, embeddings, key, statement))
         case ir.DeleteNode():
             return _delete_node(overlay, statement)
         case ir.DeleteEdge():
             return _delete_edge(overlay, statement)
 
 
-def _insert_node(overlay: Overlay, statement: ir.InsertNode) -> _Count:
+def _insert_node(overlay: Overlay, embeddings: StatementEmbeddings, statement: ir.InsertNode) -> _Count:
     key = table_key("node", statement.type_name)
-    values = _values(overlay, statement.assigns)
+    values = embeddings.with_vectors(key, _values(overlay, statement.assigns))
     _put_row(overlay, key, values)
     return _Count(nodes=1)
 
@@ -153,19 +160,21 @@ def _endpoint(overlay: Overlay, expr: ir.Expr, name: str) -> ir.Value:
     return value
 
 
-def _update(overlay: Overlay, key: str, statement: ir.UpdateNode | ir.UpdateEdge) -> int:
+def _update(
+    overlay: Overlay, embeddings: StatementEmbeddings, key: str, statement: ir.UpdateNode | ir.UpdateEdge
+) -> int:
     """Set the properties of matching rows; return the number of rows."""
     rows = overlay.select(key, statement.where)
     if rows.num_rows:
+        values = embeddings.with_vectors(key, _values(overlay, statement.assigns))
         updated = rows
         for column in overlay.catalog.tables[key].columns:
-            for assign in statement.assigns:
-                if assign.property == column.name:
-                    array = column_array(column, [_value(overlay, assign.value)])
-                    repeated = pa.chunked_array([array.take(pa.array([0] * rows.num_rows, pa.int64()))])
-                    place = updated.column_names.index(column.name)
-                    updated = updated.set_column(place, column.name, repeated)
-        overlay.update(key, rows, updated)
+            if column.name in values:
+                array = column_array(column, [values[column.name]])
+                repeated = pa.chunked_array([array.take(pa.array([0] * rows.num_rows, pa.int64()))])
+                place = updated.column_names.index(column.name)
+                updated = updated.set_column(place, column.name, repeated)
+        overlay.update(key, rows, embeddings.with_records(key, values, updated))
     return int(rows.num_rows)
 
 

@@ -139,8 +139,7 @@ def _check_unused(
     missing = [
         name
         for name, column in properties.items()
-        if not column.type.nullable
-        and _column_of(columns, target.columns.get(name, name), required=False) is None
+        if column.is_required and _column_of(columns, target.columns.get(name, name), required=False) is None
     ]
     if missing and target.mode in ("append", "merge", "overwrite"):
         raise InvalidInput(

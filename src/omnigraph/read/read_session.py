@@ -13,8 +13,12 @@ from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang import ir
 from omnigraph.lang.schema import EdgeType
+from omnigraph.read.stored_models import StoredModels
 from omnigraph.read.topology import ExpandMode, Topology
-from omnigraph.search.embedding import Embedder
+from omnigraph.search.embeddings.embedder import Embedder
+from omnigraph.search.embeddings.given_embedders import check_embeddings
+from omnigraph.search.embeddings.providers import find_provider
+from omnigraph.search.embeddings.vector_computation import check_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class ReadSession:
     bindings: Bindings
     settings: ReadSettings = field(default_factory=ReadSettings)
     embedder: Embedder | None = None
+    stored_models: StoredModels = field(default_factory=StoredModels)
     variables: dict[str, CachedTable] = field(default_factory=dict)
     selected: dict[int, Ordinals] = field(default_factory=dict)
 
@@ -113,18 +118,27 @@ class ReadSession:
             text = self.text(query.text)
             if text is None:
                 return None
-            if self.embedder is None:
-                raise InvalidInput(
-                    "the query ranks by a text, but the graph has no embedding provider",
-                    hint="pass a vector, or open the graph with `embedder=`",
-                )
-            dim = query.type.dim or 0
-            return tuple(float(item) for item in self.embedder.embed([text], dim, query.model)[0])
+            return self._embed(query, text)
         value = self.constant(query)
         if value is None:
             return None
         assert isinstance(value, tuple)
         return tuple(item for item in value if isinstance(item, int | float))
+
+    def _embed(self, query: ir.EmbedText, text: str) -> tuple[float, ...]:
+        provider = query.embed.provider if query.embed is not None else None
+        if self.embedder is None and provider != "mock":
+            raise InvalidInput(
+                "the query ranks by a text, but the graph has no embedding provider",
+                hint="pass a vector, or open the graph with `embedder=`",
+            )
+        found = find_provider(self.embedder, provider)
+        dim = query.type.dim or 0
+        if query.embed is None:
+            return tuple(check_embeddings(found.embed([text], dim, None), 1, dim)[0].tolist())
+        check_model(found, query.embed)
+        self.stored_models.check(self.snapshot, query)
+        return tuple(check_embeddings(found.embed([text], dim, query.embed.model), 1, dim)[0].tolist())
 
     def text(self, query: ir.Expr) -> str | None:
         """Return the text of a search, or None if it is null."""

@@ -18,7 +18,9 @@ from omnigraph.read.explain import explain_plan
 from omnigraph.read.plan import ReadPlan
 from omnigraph.read.query import plan_on, planning_rows, run_read
 from omnigraph.read.read_session import ReadSession, ReadSettings, SnapshotTables
-from omnigraph.search.embedding import Embedder
+from omnigraph.read.stored_models import StoredModels
+from omnigraph.search.embeddings.embedder import Embedder
+from omnigraph.search.embeddings.vector_computation import VectorComputation
 
 _MAX_PLANS = 512
 # The sizes of all tables of a commit, as the planner rounds them.
@@ -48,7 +50,8 @@ class Reader:
     ) -> None:
         self.cache = Cache(default_budget() if memory is None else memory)
         self.ids = CachedIds(self.cache)
-        self.embedder = embedder
+        self.vectors = VectorComputation(embedder)
+        self._stored_models = StoredModels()
         self.settings = settings or ReadSettings()
         self._lock = threading.Lock()
         # The tables of the last snapshot; reads between two commits use the same one.
@@ -56,6 +59,11 @@ class Reader:
         self._plans: LRUCache[tuple[int, _Sizes], tuple[ir.ReadQuery, ReadPlan]] = LRUCache(_MAX_PLANS)
         # The last commit that was read, and the sizes of its tables.
         self._sizes: tuple[str, _Sizes] = ("", ())
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The embedding providers of the graph."""
+        return self.vectors.embedder
 
     def run(self, snapshot: Snapshot, query: ir.ReadQuery, bindings: Bindings) -> pa.Table:
         """Return the rows of a read on a snapshot. Raises the errors of `Snapshot.reading`."""
@@ -100,7 +108,7 @@ class Reader:
     def close_embedder(self) -> None:
         """Close the connections to the embedding provider. Later searches by text open new ones."""
         if self.embedder is not None:
-            from omnigraph.search.embedding_providers import close_provider
+            from omnigraph.search.embeddings.providers import close_provider
 
             close_provider(self.embedder)
 
@@ -108,4 +116,4 @@ class Reader:
         tables = self._tables
         if tables is None or tables.snapshot is not snapshot:
             tables = self._tables = SnapshotTables(snapshot, self.cache)
-        return ReadSession(snapshot, tables, bindings, self.settings, self.embedder)
+        return ReadSession(snapshot, tables, bindings, self.settings, self.embedder, self._stored_models)

@@ -71,7 +71,7 @@ class RecordConverter:
             table_id_key(catalog, table),
             properties,
             {name: value_converter(column) for name, column in properties.items()},
-            frozenset(name for name, column in properties.items() if not column.type.nullable),
+            frozenset(name for name, column in properties.items() if column.is_required),
             operations,
         )
 

@@ -14,7 +14,7 @@ from omnigraph.api.files.local_files import atomic_write
 from omnigraph.errors import ErrorLocation, InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from omnigraph.search.embedding import Embedder
+    from omnigraph.search.embeddings.embedder import Embedder
 
 EmbedMode: TypeAlias = Literal["fill_missing", "reembed_selected", "reembed_all", "clean"]
 

@@ -200,7 +200,9 @@ class LocalGraph(LocalChangeReads, Graph):
 
     def _load(self, request: LoadRequest) -> LoadReceipt:
         actor = self._authorizer.authorize("change", request.branch, actor=request.actor)
-        request = replace(request, actor=actor, external_blobs=self.external_blobs)
+        request = replace(
+            request, actor=actor, external_blobs=self.external_blobs, vectors=self._reader.vectors
+        )
         return run_load(self._repository, request, self._authorizer, self._reader.ids)
 
     def load_run(self, request: LoadRequest) -> LoadReceipt:

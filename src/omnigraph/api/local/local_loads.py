@@ -167,6 +167,7 @@ def _load_locally(
         progress=request.progress,
         ingress=ingress,
         rules=request.rules,
+        vectors=request.vectors,
     ) as spool:
         content = "" if request.idempotency_key is None else _batch_text(request) or spool.digest()
         write = _write_request(request, content, bulk=spool.is_bulk and not request.dry_run)

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from omnigraph.api.local.checked_queries import SELECTION
 from omnigraph.api.results.commits import Commit
 from omnigraph.api.results.receipts import Receipt, by_type_name
-from omnigraph.errors import InvalidInput
+from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
+from omnigraph.graph.branch_names import normalize_branch_name
 from omnigraph.lang import ir
 from omnigraph.lang.gq.query_parameters import bind_params
 
 if TYPE_CHECKING:
     from omnigraph.api.interface.graph_writes import MutationOptions
     from omnigraph.api.local.checked_queries import CheckedQueries
+    from omnigraph.catalog.catalog import Catalog
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.transaction import Transaction
     from omnigraph.graph.write_plan import Prepared
@@ -49,8 +51,9 @@ def run_mutation(
                 hint="run it with `query`",
             )
         bindings = Bindings(bind_params(query.params, options.params), now)
-        return prepare_mutation(transaction, query, bindings, reader.ids, ingress)
+        return prepare_mutation(transaction, query, bindings, reader.ids, ingress, reader.vectors)
 
+    _compute_early(repository, reader, queries, text, options)
     request = WriteRequest(
         "mutate",
         actor=options.actor,
@@ -68,6 +71,40 @@ def run_mutation(
     if result is None or receipt.replayed:
         return Receipt(commit, replayed=True, query_name=query_name)
     return Receipt(commit, by_type_name(result.affected), result.nodes, result.edges, query_name=query_name)
+
+
+def _compute_early(
+    repository: Repository, reader: Reader, queries: CheckedQueries, text: str, options: MutationOptions
+) -> None:
+    """Compute the embeddings of a mutation before it waits for its branch, so that no other write waits for them.
+
+    The vectors are then in the cache. The schema is that of the last known head, which costs no request; a query
+    that is not valid for it is computed and reported when it is prepared.
+    """
+    from omnigraph.engine.parameters import Bindings
+    from omnigraph.mutate.statement_embeddings import StatementEmbeddings
+
+    catalog = _known_catalog(repository, options.branch)
+    if catalog is None or not any(node.embedded for node in catalog.schema.nodes):
+        return
+    try:
+        query = queries.get(text, options.name, catalog)
+        if not isinstance(query, ir.MutationQuery):
+            return
+        bindings = Bindings(bind_params(query.params, options.params), 0)
+    except (InvalidInput, NotFound):
+        # Reported with the current schema by the preparation.
+        return
+    StatementEmbeddings(catalog, bindings, reader.vectors).compute(query)
+
+
+def _known_catalog(repository: Repository, branch: str) -> Catalog | None:
+    """Return the schema of the last known head of a branch, without a request."""
+    try:
+        return repository.head_snapshot(repository.manifest.view, normalize_branch_name(branch)).catalog
+    except OmnigraphError:
+        # An unknown branch is reported by the write.
+        return None
 
 
 def _params_text(options: MutationOptions) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from omnigraph.api.access import ExternalBlobs, Policy
     from omnigraph.maintain.upkeep_mode import UpkeepMode
-    from omnigraph.search.embedding import Embedder
+    from omnigraph.search.embeddings.embedder import Embedder
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.embedding_models import earlier_models
 from omnigraph.catalog.identity import FIRST_ID, next_identities
 from omnigraph.catalog.migration.migration_codes import ADD_REQUIRED
 from omnigraph.catalog.migration.planner import plan_migration
@@ -45,7 +47,8 @@ def evolve(
         return catalog
     matching = match_schemas(catalog.schema, desired)
     identities = next_identities(catalog.identities, desired, matching, counter=counter)
-    return Catalog(source, desired, identities)
+    after = Catalog(source, desired, identities)
+    return replace(after, earlier_models=earlier_models([catalog], after))
 
 
 def _backfill_hint(plan: MigrationPlan) -> str | None:

@@ -9,7 +9,7 @@ change, yield another step from its generator.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.migration.backfill_requests import backfilled_properties
@@ -19,6 +19,7 @@ from omnigraph.catalog.migration.steps import (
     AddConstraint,
     AddProperty,
     AddType,
+    ChangeEmbedding,
     DropMode,
     DropProperty,
     DropType,
@@ -194,8 +195,12 @@ def _property_changes(change: _TypeChange, old: Property, new: Property) -> Iter
     if old.inherited != new.inherited:
         yield change.unsupported_property(new.name, f"changing declaration provenance for {full}")
     yield from _type_changes(change, old, new)
-    if _renamed_embed(old.embed, change.renamed) != new.embed:
-        yield change.unsupported_property(new.name, f"changing @embed source or model for {full}")
+    before_embed = _renamed_embed(old.embed, change.renamed)
+    if before_embed != new.embed:
+        if _can_change_embed(before_embed, new.embed):
+            yield ChangeEmbedding(change.kind, change.name, new.name, before_embed, new.embed)
+        else:
+            yield change.unsupported_property(new.name, f"changing @embed source or model for {full}")
     before, after = _constraint_names(old), _constraint_names(new)
     if before - after:
         yield change.unsupported_property(new.name, f"removing property constraints from {full}")
@@ -306,7 +311,19 @@ def _has_new_column(change: _TypeChange, constraint: Unique) -> bool:
 
 def _renamed_embed(embed: Embed | None, renamed: dict[str, str]) -> Embed | None:
     """Return the embedding with the new name of its source property."""
-    return None if embed is None else Embed(renamed.get(embed.source, embed.source), embed.model)
+    return None if embed is None else replace(embed, source=renamed.get(embed.source, embed.source))
+
+
+def _can_change_embed(before: Embed | None, after: Embed | None) -> bool:
+    """Return whether the vectors that a change makes stale can be found: they have records.
+
+    A provider that is added to a declaration does not change what the vectors without records mean.
+    """
+    if before is not None and before.provider is not None:
+        return True
+    if after is None or after.provider is None:
+        return False
+    return before is None or (before.source == after.source and before.model in (None, after.model))
 
 
 def _has_other_options(old: Property, new: Property) -> bool:

@@ -9,6 +9,7 @@ from omnigraph.catalog.migration.steps import (
     AddConstraint,
     AddProperty,
     AddType,
+    ChangeEmbedding,
     DropProperty,
     DropType,
     ExtendEnum,
@@ -22,7 +23,7 @@ from omnigraph.catalog.migration.steps import (
     UpdateTypeMetadata,
 )
 from omnigraph.lang.pg.schema_notation import annotation_text, constraint_text
-from omnigraph.lang.schema import Annotation, Key, TypeKind
+from omnigraph.lang.schema import Annotation, Embed, Key, TypeKind
 from omnigraph.lang.types import PropType
 
 
@@ -61,6 +62,12 @@ def step_text(step: MigrationStep) -> str:
             return (
                 f"update metadata on property '{owner}.{name}' of {kind} '{owner}' ({_metadata(annotations)})"
             )
+        case ChangeEmbedding(kind, owner, name, before, after):
+            change = f"{_embedding(before)} -> {_embedding(after)}"
+            stale = (
+                "" if after is None or after.provider is None else "; `embed refresh` recomputes the vectors"
+            )
+            return f"change embedding '{owner}.{name}' of {kind} '{owner}' ({change}){stale}"
         case DropType(kind, name, mode):
             return f"drop {_type_noun(kind)} '{name}' ({mode} mode)"
         case DropProperty(kind, owner, name, mode):
@@ -75,6 +82,13 @@ def _type_text(prop_type: PropType) -> str:
     if prop_type.enum_values is None:
         return str(prop_type)
     return f"Enum({'|'.join(prop_type.enum_values)}){'?' if prop_type.nullable else ''}"
+
+
+def _embedding(embed: Embed | None) -> str:
+    if embed is None:
+        return "none"
+    options = (("model", embed.model), ("provider", embed.provider))
+    return ", ".join([embed.source, *(f"{name}={value}" for name, value in options if value)])
 
 
 def _type_noun(kind: TypeKind) -> str:

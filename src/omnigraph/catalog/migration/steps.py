@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from omnigraph.catalog.serialization import Json, encode_annotation, encode_constraint, encode_type
-from omnigraph.lang.schema import Annotation, Constraint, TypeKind
+from omnigraph.lang.schema import Annotation, Constraint, Embed, TypeKind
 from omnigraph.lang.types import PropType
 
 DropMode: TypeAlias = Literal["soft", "hard"]
@@ -178,6 +178,37 @@ class UpdatePropertyMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeEmbedding:
+    """Change how the vectors of a property are computed. Stored vectors are kept, and are stale until a refresh.
+
+    None declares no embedding with a provider.
+    """
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    before: Embed | None
+    after: Embed | None
+
+    def to_json(self) -> Json:
+        """Return the JSON form."""
+        return {
+            "kind": "change_embedding",
+            "type_kind": self.type_kind,
+            "type_name": self.type_name,
+            "property_name": self.property_name,
+            "from": _encode_embed(self.before),
+            "to": _encode_embed(self.after),
+        }
+
+
+def _encode_embed(embed: Embed | None) -> Json | None:
+    if embed is None:
+        return None
+    return {"source": embed.source, "model": embed.model, "provider": embed.provider}
+
+
+@dataclass(frozen=True, slots=True)
 class DropType:
     """Drop a type and its rows; `hard` also makes earlier versions unreadable."""
 
@@ -234,6 +265,7 @@ MigrationStep: TypeAlias = (
     | ExtendEnum
     | UpdateTypeMetadata
     | UpdatePropertyMetadata
+    | ChangeEmbedding
     | DropType
     | DropProperty
     | UnsupportedChange

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from omnigraph.catalog.catalog import Catalog, Column, Table, table_key
+from omnigraph.catalog.embedding_models import earlier_models
 from omnigraph.catalog.identity import FIRST_ID
 from omnigraph.catalog.schema_merge.declarations import SchemaOrigins, build_schema, trace_side, trace_types
 from omnigraph.catalog.schema_merge.identities import merge_identities
@@ -153,12 +154,16 @@ def _merged_catalog(origins: SchemaOrigins, text: str, sides: ThreeWay[Catalog],
     numbers = [catalog.next_id for catalog in sides.parts if catalog is not None]
     identities = merge_identities(origins, max(numbers), counter)
     merged = Catalog(text, origins.schema, identities)
-    equal = [side for side in (sides.ours, sides.theirs) if side is not None and side.hash == merged.hash]
+    merged_sides = [side for side in (sides.ours, sides.theirs) if side is not None]
+    models = earlier_models(merged_sides, merged)
+    equal = [side for side in merged_sides if side.hash == merged.hash]
     for side in equal:
-        if side.identities == identities:
+        if side.identities == identities and side.earlier_models == models:
             return side
     # The original source text has comments, which the generated text has not.
-    return Catalog(equal[0].source, equal[0].schema, identities) if equal else merged
+    if equal:
+        return Catalog(equal[0].source, equal[0].schema, identities, models)
+    return replace(merged, earlier_models=models)
 
 
 def _merged_table(table: Table, origins: SchemaOrigins, sides: ThreeWay[Catalog]) -> MergedTable:

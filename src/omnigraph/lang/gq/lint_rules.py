@@ -161,10 +161,11 @@ def _updated_type(schema: Schema, name: str) -> NodeType | EdgeType | None:
 
 def _updatable(entity: NodeType | EdgeType) -> list[str]:
     key = entity.key or ()
+    records = {item.record for item in entity.embedded} if isinstance(entity, NodeType) else set()
     return [
         prop.name
         for prop in entity.properties
-        if prop.type.nullable and prop.name not in key and prop.embed is None
+        if prop.type.nullable and prop.name not in key and prop.embed is None and prop.name not in records
     ]
 
 

@@ -16,7 +16,12 @@ from omnigraph.lang.pg.schema_ast import (
     PropertyDecl,
     SchemaFile,
 )
-from omnigraph.lang.pg.schema_constraints import ConstraintCompiler, check_embeds, check_single_key
+from omnigraph.lang.pg.schema_constraints import (
+    ConstraintCompiler,
+    check_embeds,
+    check_single_key,
+    embedding_records,
+)
 from omnigraph.lang.pg.schema_interfaces import inherit
 from omnigraph.lang.pg.schema_parser import parse_schema
 from omnigraph.lang.pg.schema_properties import DeclaringType, compile_property, compile_type_annotations
@@ -84,6 +89,7 @@ class _Compiler:
         properties = _by_name([*own, *inherited])
         if complete:
             check_embeds(decl, properties, self._report)
+        properties = _by_name([*properties, *embedding_records(decl, properties, self._report)])
         check_single_key("node", decl, properties, self._report)
         constraints = ConstraintCompiler(owner, properties, self._report, complete=complete)
         return NodeType(

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from omnigraph.lang.diagnostics import Diagnostics
 from omnigraph.lang.pg.schema_ast import BodyConstraint, Bounds, EdgeDecl, Name, NodeDecl, PropertyDecl
 from omnigraph.lang.pg.schema_patterns import pattern_problem
 from omnigraph.lang.pg.schema_properties import ENDPOINT_WORDS, DeclaringType, unsupported_shape
-from omnigraph.lang.schema import Check, Constraint, Index, Key, Property, Range, TypeKind, Unique
+from omnigraph.lang.schema import (
+    Annotation,
+    Check,
+    Constraint,
+    Index,
+    Key,
+    Property,
+    Range,
+    TypeKind,
+    Unique,
+    embedding_record_name,
+)
 from omnigraph.lang.source import Span
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.types import STRING, PropType, Scalar
@@ -175,6 +186,30 @@ def check_embeds(node: NodeDecl, properties: Iterable[Property], report: Diagnos
         elif kind.scalar is not Scalar.STRING or kind.is_list:
             message = f"@embed source property {node.name}.{source} must be String"
             report.add(_embed_span(node, item.name), message)
+
+
+def embedding_records(
+    node: NodeDecl, properties: Iterable[Property], report: Diagnostics
+) -> Iterator[Property]:
+    """Yield the property that records the text and the model of each vector that writes compute.
+
+    The node does not declare them itself, so they count as inherited. A record is renamed with its vector.
+    """
+    names = {item.name for item in properties}
+    for item in properties:
+        if item.embed is None or item.embed.provider is None:
+            continue
+        name = embedding_record_name(item.name)
+        if name in names:
+            message = (
+                f"property name '{node.name}.{name}' is reserved: it records how the vectors of "
+                f"'{item.name}' were computed; choose another name"
+            )
+            report.add(_embed_span(node, item.name), message)
+            continue
+        hint = item.annotation("rename_from")
+        renamed = () if hint is None else (Annotation("rename_from", embedding_record_name(str(hint.value))),)
+        yield Property(name, STRING.optional, renamed, inherited=True)
 
 
 def _embed_span(node: NodeDecl, name: str) -> Span:

@@ -36,6 +36,7 @@ _ONCE_ON_PROPERTY = ("key", "unique", "index", "embed", "text", "description", "
 _WITH_OPTIONS = ("index", "text")
 _ONCE_ON_TYPE = ("description", "instruction", "rename_from")
 _INDEX_OPTIONS: dict[str, tuple[str, ...]] = {"kind": VECTOR_INDEX_KINDS, "metric": METRICS}
+_EMBED_OPTIONS = ("model", "provider")
 _NEEDS_BODY = {
     "range": "@range requires property name and bounds: @range(prop, min..max)",
     "check": '@check requires property name and pattern: @check(prop, "regex")',
@@ -225,13 +226,15 @@ def _check_embed(item: AnnotationDecl, place: str, kind: PropType, report: Diagn
         report.add(item.span, f"@embed on {place} requires a source property name")
     keys = [key for key, _ in item.kwargs]
     for key, value in item.kwargs:
-        if key != "model":
+        if key not in _EMBED_OPTIONS:
+            # The wording of the public language, which has no providers.
             message = f"@embed on {place} has unknown argument '{key}=' (only 'model' is supported)"
-            report.add(item.span, message)
+            report.add(item.span, message, hint="besides it, provider= makes writes compute the vectors")
         elif not isinstance(value, str) or not value.strip():
-            report.add(item.span, f"@embed on {place} requires a non-empty string for 'model='")
-    if keys.count("model") > 1:
-        report.add(item.span, f"@embed on {place} declares 'model=' multiple times")
+            report.add(item.span, f"@embed on {place} requires a non-empty string for '{key}='")
+    for key in _EMBED_OPTIONS:
+        if keys.count(key) > 1:
+            report.add(item.span, f"@embed on {place} declares '{key}=' multiple times")
     return len(report.recorded) == before
 
 

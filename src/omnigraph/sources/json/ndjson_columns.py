@@ -226,7 +226,7 @@ def _has_escaped_character(data: bytes) -> bool:
 def _column(column: Column, array: pa.Array, data: bytes) -> pa.Array:
     """Convert a parsed column to its stored type."""
     scalar = column.type.scalar
-    if not column.type.nullable:
+    if column.is_required:
         _without_nulls(array)
     if column.type.is_list:
         items = _without_nulls(array.flatten())

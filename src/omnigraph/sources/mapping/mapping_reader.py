@@ -307,7 +307,7 @@ class _TypeMappingReader:
         ignore = self._texts(fields, "ignore")
         for name in ignore:
             column = self._properties.get(name)
-            if column is not None and not column.type.nullable and name not in mapped:
+            if column is not None and column.is_required and name not in mapped:
                 message = f"cannot ignore '{name}': '{self._table.key}' requires it and nothing else maps it"
                 raise self._error(("ignore",), message)
         return ignore, False

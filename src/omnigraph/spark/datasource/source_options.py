@@ -14,6 +14,8 @@ from omnigraph.rules.load_mode import LOAD_MODES, LoadMode
 from omnigraph.store.location import Location
 
 STORAGE_PREFIX: Final = "storage."
+# The variables of embedding providers, which the data source does not read from the environment.
+EMBED_PREFIX: Final = "embed."
 # Spark passes the argument of `load` and `save` as `path`.
 _GRAPH: Final = ("uri", "path", "type", "branch")
 READ_OPTIONS: Final = (*_GRAPH, "commit", "snapshot", "timestamp", "columns", "where", "rowsPerPartition")
@@ -42,7 +44,7 @@ def known_options(options: Mapping[str, str], known: Sequence[str]) -> dict[str,
         raise InvalidInput("a table USING omnigraph is not supported", hint=_CATALOG_TABLE)
     names = {name.lower() for name in known}
     for name in values:
-        if name not in names and not name.startswith(STORAGE_PREFIX):
+        if name not in names and not name.startswith((STORAGE_PREFIX, EMBED_PREFIX)):
             raise InvalidInput(
                 f"unknown option '{name}'{did_you_mean(name, sorted(names))}",
                 hint=f"the options are {', '.join(known)} and {STORAGE_PREFIX}*",
@@ -148,10 +150,25 @@ def _write_options(values: Mapping[str, str], mode: LoadMode) -> SinkOptions:
         if_commit=values.get("ifcommit"),
         idempotency_key=values.get("idempotencykey"),
         external_blobs=_external_blobs(values.get("externalblobs", "")),
+        embedding=embedding_variables(values),
         rejects=values.get("rejects"),
         max_rejects=values.get("maxrejects"),
         index_later=is_index_later(values.get("index", "now").strip().lower()),
     )
+
+
+def embedding_variables(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of embedding providers that the options with the prefix ``embed.`` set.
+
+    >>> embedding_variables({"embed.provider": "mock", "embed.openai_api_key": "k", "type": "Doc"})
+    {'OMNIGRAPH_EMBED_PROVIDER': 'mock', 'OPENAI_API_KEY': 'k'}
+    """
+    variables = {}
+    for name, value in values.items():
+        if name.startswith(EMBED_PREFIX):
+            variable = name.removeprefix(EMBED_PREFIX).upper()
+            variables[variable if variable.endswith("_API_KEY") else f"OMNIGRAPH_EMBED_{variable}"] = value
+    return variables
 
 
 def _flag(values: Mapping[str, str], name: str) -> bool:

@@ -87,6 +87,7 @@ def load_on_spark(
         ingress=BlobIngress(request.external_blobs, dict(options)),
         rules=request.rules,
         index_later=request.index_later,
+        vectors=request.vectors,
     )
     scratch = ScratchFolder(repository.location.uri, options)
     with DistributedLoad(tasks, scratch, catalog, load_options) as load:

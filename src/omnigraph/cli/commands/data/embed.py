@@ -53,7 +53,7 @@ def embed(
     """
     from omnigraph.api.embedding.embed_records import EmbedJob, embed_file
     from omnigraph.api.embedding.embed_spec import RecordSelector, read_manifest, read_spec
-    from omnigraph.search.embedding_providers import EmbeddingSettings
+    from omnigraph.search.embeddings.provider_settings import EmbeddingSettings
 
     if clean and reembed_all:
         raise typer.BadParameter("cannot be combined with --reembed-all", param_hint="'--clean'")

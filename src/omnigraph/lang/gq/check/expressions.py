@@ -198,9 +198,8 @@ def check_nearest(ctx: Context, scope: Scope, call: ast.Nearest) -> ir.Nearest:
     query = check_expr(ctx, scope, call.query)
     expected = vector(prop.type.dim)
     if not isinstance(query, ir.EntityRef) and is_string(query.type):
-        model = prop.embed.model if prop.embed else None
         type_ = expected.optional if query.type.nullable else expected
-        query = ir.EmbedText(query, model, type_)
+        query = ir.EmbedText(query, prop.embed, type_, bound.type_name, prop.name)
     else:
         query = _query_vector(ctx, call, query, expected)
     metric = prop.vector_index.metric if call.fn == "nearest" else call.fn

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidInput
-from omnigraph.search.embedding import Embedder, MockEmbedder, _fnv1a, to_unit_length
+from omnigraph.search.embeddings.embedder import Embedder, MockEmbedder, _fnv1a, to_unit_length
 
 MASK = 2**64 - 1
 EMBEDDER: Embedder = MockEmbedder()

@@ -1,0 +1,1 @@
+"""Embeddings: providers, the cache of vectors, and the vectors that writes compute."""
