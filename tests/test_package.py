@@ -37,8 +37,8 @@ _DISTRIBUTIONS = {
     "pydantic_core": "pydantic",
     "starlette": "fastapi",
 }
-# Extras that are no single feature.
-_INTERNAL = {"all", "bench", "dev", "docs"}
+# Extras that are no single feature, and one whose libraries are large and that `scripts/check-onnx` tests.
+_INTERNAL = {"all", "bench", "dev", "docs", "onnx"}
 
 
 @cache

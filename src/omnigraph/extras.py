@@ -18,7 +18,6 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "otel": ("opentelemetry",),
     "pandas": ("pandas",),
     "polars": ("polars",),
-    "sentence-transformers": ("sentence_transformers",),
     "server": ("fastapi", "httptools", "prometheus_client", "python_multipart", "starlette", "uvicorn"),
     "spark": ("py4j", "pyspark"),
 }

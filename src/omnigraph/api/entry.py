@@ -200,7 +200,7 @@ def local_embedder(path: str | Path) -> Embedder:
     """Return the embedding model in a local folder. Nothing is downloaded.
 
     A folder with ``model.onnx`` and ``tokenizer.json`` needs the extra ``onnx``, the folder of a
-    sentence-transformers model the extra ``sentence-transformers``. Raises `NotFound` if the folder has no model.
+    sentence-transformers model that library. Raises `NotFound` if the folder has no model.
 
     >>> import omnigraph as og
     >>> og.local_embedder("no/such/folder")

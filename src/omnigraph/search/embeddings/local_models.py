@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -131,8 +132,15 @@ class SentenceTransformerEmbedder:
 
     @cached_property
     def _model(self) -> Any:
-        with requires("sentence-transformers", "a sentence-transformers model"):
-            import sentence_transformers
+        # Not an extra: it installs a deep learning framework, in a variant that depends on the machine.
+        try:
+            sentence_transformers = import_module("sentence_transformers")
+        except ModuleNotFoundError as error:
+            raise InvalidInput(
+                "a sentence-transformers model needs sentence_transformers; "
+                "install it with: pip install sentence-transformers",
+                details={"library": "sentence_transformers"},
+            ) from error
         # `local_files_only` keeps the library from asking a hub for the model or a part of it.
         return sentence_transformers.SentenceTransformer(str(self.path), local_files_only=True)
 
