@@ -20,6 +20,7 @@ from omnigraph.search.embeddings.given_embedders import check_embeddings
 _BATCH = 32
 _MAX_TOKENS = 512
 _ONNX_FILES: Final = ("model.onnx", "onnx/model.onnx")
+_SENTENCE_TRANSFORMERS: Final = "sentence_transformers"
 _SENTENCE_TRANSFORMERS_FILE: Final = "modules.json"
 
 
@@ -134,7 +135,7 @@ class SentenceTransformerEmbedder:
     def _model(self) -> Any:
         # Not an extra: it installs a deep learning framework, in a variant that depends on the machine.
         try:
-            sentence_transformers = import_module("sentence_transformers")
+            sentence_transformers = import_module(_SENTENCE_TRANSFORMERS)
         except ModuleNotFoundError as error:
             raise InvalidInput(
                 "a sentence-transformers model needs sentence_transformers; "
