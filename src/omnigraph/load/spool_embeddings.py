@@ -59,7 +59,7 @@ class SpoolEmbeddings:
     ) -> pa.Table:
         """Return rows with the vectors that they lack, and with the columns that a patch then gives."""
         digest = self._digests.setdefault(table.key, hashlib.blake2b(digest_size=16))
-        for batch in rows.drop_columns(["id"]).to_batches():
+        for batch in rows.select([name for name in rows.column_names if name != "id"]).to_batches():
             digest.update(batch.serialize())
         partial = given = ignored = None
         if OPERATION in rows.column_names:
