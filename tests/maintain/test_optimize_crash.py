@@ -22,9 +22,9 @@ pytestmark = pytest.mark.faults
 OPTIMIZE = "import sys, omnigraph as og; og.open(sys.argv[1], durability='os').optimize(actor='dan')"
 
 
-def optimize_up_to(uri: str, at: int) -> dict[str, Any]:
+def optimize_up_to(uri: str, at: int, script: str = OPTIMIZE) -> dict[str, Any]:
     """Run optimize in a process that is killed before its `at`-th change on disk (0: never)."""
-    worker = start_worker(OPTIMIZE, uri, trace={"root": uri, "at": at, "action": "kill"})
+    worker = start_worker(script, uri, trace={"root": uri, "at": at, "action": "kill"})
     output, errors = worker.communicate()
     news = [json.loads(line[1:]) for line in output.splitlines() if line.startswith("@")]
     assert news, errors

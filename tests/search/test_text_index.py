@@ -18,6 +18,7 @@ from omnigraph.budget.deadline import time_limit
 from omnigraph.errors import InvalidInput, ResourceLimit
 from omnigraph.search import text_index as text_module
 from omnigraph.search.analyzer import SIMPLE, Analyzer
+from omnigraph.search.inverted import edit_distance, inverted_texts
 from omnigraph.search.text_index import MAX_FUZZY_WORD, Mask, Ordinals, Scores, TextIndex
 from omnigraph.search.text_query import plain_query
 from omnigraph.search.text_scoring import TextEvaluation
@@ -316,7 +317,7 @@ def test_fuzzy_search_with_negative_edits_is_refused() -> None:
 
 
 def test_edit_distance_of_long_words_matches_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_module, "_TABLE_CELLS", 8)
+    monkeypatch.setattr(edit_distance, "_TABLE_CELLS", 8)
     column = [chr(97 + n) * 3 for n in range(20)]
     found = TextIndex.build(strings([*column])).matches_fuzzy("cccd", 1)
     assert np.flatnonzero(found).tolist() == [2]
@@ -359,7 +360,7 @@ def test_scores_are_independent_of_index_segments(
 ) -> None:
     whole = bm25(TextIndex.build(strings(column)), query)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_module, "_SLICE_BYTES", slice_bytes)
+        patch.setattr(inverted_texts, "SLICE_BYTES", slice_bytes)
         parts = bm25(in_steps(column, cuts), query)
     assert parts[0].tolist() == whole[0].tolist()
     assert parts[1].tobytes() == whole[1].tobytes()

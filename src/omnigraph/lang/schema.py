@@ -229,6 +229,12 @@ class Property:
             int(options.get("ngram", 0)),
         )
 
+    @property
+    def text_positions(self) -> bool:
+        """Whether the index of the property has the positions of tokens, which phrases use."""
+        annotation = self.annotation("text")
+        return annotation is not None and bool(dict(annotation.kwargs).get("with_position", False))
+
 
 class PickledByFields:
     """Pickles dataclass fields only; cached properties are computed again after unpickling."""

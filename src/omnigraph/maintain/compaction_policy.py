@@ -70,13 +70,16 @@ def groups_to_rewrite(fragments: Sequence[TableFragment]) -> list[tuple[TableFra
 
 
 def segments_to_build(
-    fragments: Mapping[int, int], segments: Sequence[IndexSegment], min_rows: int = 0
+    fragments: Mapping[int, int],
+    segments: Sequence[IndexSegment],
+    min_rows: int = 0,
+    max_rows: int = SEGMENT_ROWS,
 ) -> tuple[list[tuple[int, ...]], list[IndexSegment]]:
     """Return the fragments of each segment to build for an index, and the segments to remove.
 
     `fragments` has the ids and row counts of the table's fragments, `segments` the present segments of the index. A
     segment is removed if most of its fragments are gone or if it is merged into a new one. Nothing is built for
-    fewer than `min_rows` uncovered rows.
+    fewer than `min_rows` uncovered rows, and a segment covers about `max_rows` at most.
     """
     removed = [item for item in segments if 2 * len(item.fragments & fragments.keys()) <= len(item.fragments)]
     kept = [item for item in segments if item not in removed]
@@ -84,11 +87,11 @@ def segments_to_build(
     ids = [id_ for id_ in fragments if id_ not in covered]
     if sum(fragments[id_] for id_ in ids) < min_rows:
         return [], removed
-    uncovered = _split_uncovered(ids, fragments)
+    uncovered = _split_uncovered(ids, fragments, max_rows)
     live = [tuple(sorted(item.fragments & fragments.keys())) for item in kept]
     parts = [*uncovered, *live]
     builds = []
-    for indexes in group_by_size([sum(fragments[id_] for id_ in part) for part in parts], SEGMENT_ROWS):
+    for indexes in group_by_size([sum(fragments[id_] for id_ in part) for part in parts], max_rows):
         if len(indexes) == 1 and indexes[0] >= len(uncovered):
             continue
         builds.append(tuple(sorted(id_ for index in indexes for id_ in parts[index])))
@@ -96,8 +99,8 @@ def segments_to_build(
     return builds, removed
 
 
-def _split_uncovered(ids: Sequence[int], rows: Mapping[int, int]) -> list[tuple[int, ...]]:
-    runs = _split_into_runs(range(len(ids)), [rows[id_] for id_ in ids], SEGMENT_ROWS)
+def _split_uncovered(ids: Sequence[int], rows: Mapping[int, int], target: int) -> list[tuple[int, ...]]:
+    runs = _split_into_runs(range(len(ids)), [rows[id_] for id_ in ids], target)
     return [tuple(ids[index] for index in run) for run in runs if run]
 
 

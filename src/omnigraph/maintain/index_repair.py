@@ -6,20 +6,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from omnigraph.catalog.catalog import Table
+from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.errors import InvalidInput, NotFound, StorageError
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
+from omnigraph.maintain.table_maintenance import WantedIndex
+from omnigraph.maintain.text_indexes import wanted_text_indexes
 from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.file_verification import ExpectedFile, check_file
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.objects.backend import ObjectInfo
-from omnigraph.store.tables.index_segments import build_segment, index_kind
+from omnigraph.store.tables.index_segments import index_kind, index_name
 from omnigraph.store.tables.table_fragments import list_fragments
 from omnigraph.store.tables.table_indexes import IndexSegment, list_indexes, list_segments
 from omnigraph.store.tables.tables import StagedTable
+from omnigraph.store.text.text_index_names import is_text_index
 
 OPERATION = "repair"
 
@@ -92,7 +95,7 @@ def _rebuild(repository: Repository, branch: str, keys: list[str], actor: str | 
                 pin = transaction.pin(key)
                 damaged = _damaged_segments(repository, pin, recorded)
                 try:
-                    staged = _stage(repository, pin, damaged)
+                    staged = _stage(repository, pin, damaged, transaction.base.catalog, key)
                 except (NotFound, StorageError) as error:
                     if isinstance(error, StorageError) and error.is_refusal:
                         raise
@@ -110,11 +113,16 @@ def _rebuild(repository: Repository, branch: str, keys: list[str], actor: str | 
     return {key: receipt.commit.tables[str(catalog.tables[key].id)].number for key in done}
 
 
-def _stage(repository: Repository, pin: TablePin, damaged: list[_DamagedSegment]) -> StagedTable:
+def _stage(
+    repository: Repository, pin: TablePin, damaged: list[_DamagedSegment], catalog: Catalog, key: str
+) -> StagedTable:
     """Stage segments over the fragments of damaged segments, in their place.
 
-    A vector index of too few rows is removed; `optimize` builds it again when there are enough.
+    A vector index of too few rows is removed; `optimize` builds it again when there are enough. A text index that
+    the schema does not declare is removed too.
     """
+    texts = wanted_text_indexes(repository.tables, pin, catalog, catalog.tables[key], always=True)
+    wanted = {item.name: item for item in texts.values()}
     present = {fragment.id for fragment in list_fragments(repository.tables, pin)}
     built = []
     for column, kind in sorted({(item.column, item.kind) for item in damaged}):
@@ -124,8 +132,12 @@ def _stage(repository: Repository, pin: TablePin, damaged: list[_DamagedSegment]
             if (item.column, item.kind) == (column, kind)
             for id_ in item.segment.fragments
         }
+        name = index_name(column, kind)
+        if is_text_index(column, name) and name not in wanted:
+            continue
+        index = wanted.get(name) or WantedIndex(column, kind)
         with suppress(InvalidInput):
-            segment = build_segment(repository.tables.root, pin, column, kind, sorted(fragments & present))
+            segment = index.build(repository.tables.root, pin, sorted(fragments & present))
             if segment is not None:
                 built.append(segment)
     return repository.tables.stage_segments(pin, built, [item.segment.handle for item in damaged])

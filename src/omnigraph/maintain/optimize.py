@@ -24,6 +24,7 @@ from omnigraph.lang.schema import Index, Key, Unique
 from omnigraph.lang.types import Scalar
 from omnigraph.maintain.table_maintenance import RewriteTask, SegmentTask, TableMaintenance, WantedIndex
 from omnigraph.maintain.task_runner import TaskRunner
+from omnigraph.maintain.text_indexes import obsolete_text_indexes, wanted_text_indexes
 from omnigraph.maintain.vector_indexes import obsolete_vector_indexes, wanted_vector_indexes
 from omnigraph.store.manifest.records import CommitRecord
 from omnigraph.store.tables.vector_indexes import MIN_TABLE_ROWS
@@ -207,7 +208,12 @@ class _Optimization:
                 tables, pin = transaction.base.tables, transaction.pin(state.table.key)
                 wanted = [WantedIndex(state.table.physical(name), KIND) for name in names]
                 declared = wanted_vector_indexes(transaction.base.catalog, state.table, vectors)
-                obsolete = obsolete_vector_indexes(tables, pin, declared.values())
+                texts = wanted_text_indexes(tables, pin, transaction.base.catalog, state.table)
+                wanted += texts.values()
+                obsolete = [
+                    *obsolete_vector_indexes(tables, pin, declared.values()),
+                    *obsolete_text_indexes(tables, pin, texts.values()),
+                ]
                 for name, index in declared.items():
                     if pin.rows < MIN_TABLE_ROWS:
                         reasons[name] = EXACT_VECTORS

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from omnigraph.maintain.compaction_policy import groups_to_rewrite, segments_to_build
+from omnigraph.maintain.compaction_policy import SEGMENT_ROWS, groups_to_rewrite, segments_to_build
+from omnigraph.search.inverted.segment_building import TextSegmentPlan, build_text_segment
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.index_segments import BuiltSegment, build_segment, index_name
@@ -52,18 +53,27 @@ class RewriteTask:
 class WantedIndex:
     """An index to complete. `kind` is as for `build_segment`.
 
-    Fewer than `min_rows` rows without an index get none. `row_bytes` estimates what a segment reads of a row.
+    Fewer than `min_rows` rows without an index get none, and a segment covers about `max_rows` at most. `row_bytes`
+    estimates what a segment reads of a row. `text` is how to build a segment of a full-text index.
     """
 
     column: str
     kind: str
     min_rows: int = 0
     row_bytes: int = 32
+    max_rows: int = SEGMENT_ROWS
+    text: TextSegmentPlan | None = None
 
     @property
     def name(self) -> str:
         """The name of the index in the table."""
         return index_name(self.column, self.kind)
+
+    def build(self, root: LanceRoot, pin: TablePin, fragments: Sequence[int]) -> BuiltSegment | None:
+        """Build an uncommitted segment over some fragments; None if there are none."""
+        if self.text is None or not fragments:
+            return build_segment(root, pin, self.column, self.kind, fragments)
+        return build_text_segment(root, pin, self.column, self.text, fragments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +101,7 @@ class SegmentTask:
 
     def run(self, root: LanceRoot) -> BuiltSegment | None:
         """Build the segment."""
-        ids = [item.id for item in self.fragments]
-        return build_segment(root, self.pin, self.index.column, self.index.kind, ids)
+        return self.index.build(root, self.pin, [item.id for item in self.fragments])
 
 
 @dataclass
@@ -163,7 +172,7 @@ class TableMaintenance:
             new = [
                 IndexSegment(name, frozenset(part.id for part in task.fragments), task) for task, _ in kept
             ]
-            builds, gone = segments_to_build(rows, [*unreplaced, *new], index.min_rows)
+            builds, gone = segments_to_build(rows, [*unreplaced, *new], index.min_rows, index.max_rows)
             self.removed += [item.handle for item in gone if item in unreplaced]
             self.built += [
                 pair for pair, segment in zip(kept, new, strict=True) if all(item != segment for item in gone)

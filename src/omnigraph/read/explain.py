@@ -22,10 +22,11 @@ from omnigraph.read.plan import (
 )
 from omnigraph.read.project import best_rows, choose_engine, input_schema
 from omnigraph.read.read_session import ReadSession, conjunction
-from omnigraph.read.references import properties_of
+from omnigraph.read.references import properties_of, walk
 from omnigraph.read.scoring import search_path
 from omnigraph.read.select import physical_name, specified_key
 from omnigraph.read.topology import ExpandMode
+from omnigraph.search.inverted.indexed_columns import text_index_coverage
 
 _ARROWS: dict[ir.Direction, tuple[str, str]] = {"out": ("-", "->"), "in": ("<-", "-"), "both": ("-", "-")}
 _DUPLICATES: dict[Duplicates, str] = {
@@ -128,6 +129,7 @@ def _projection_lines(session: ReadSession, plan: ReadPlan) -> Iterator[str]:
         ties = "" if query.aggregated or query.distinct else ", ties by the ids of all variables"
         yield f"  order {items}{ties}"
     yield from _search_lines(session, plan)
+    yield from _text_search_lines(session, plan)
     if query.skip:
         yield f"  skip {query.skip}"
     if query.limit is not None:
@@ -157,6 +159,20 @@ def _search_lines(session: ReadSession, plan: ReadPlan) -> Iterator[str]:
             f" {settings.refine_for(path.index)}: {path.reason}"
         )
         yield f"    compare exactly {_count_rows(path.uncovered)} without an index ({share:.1f} %)"
+
+
+def _text_search_lines(session: ReadSession, plan: ReadPlan) -> Iterator[str]:
+    """Print how the words of each searched property are found."""
+    searches = (item for item in walk(plan.query) if isinstance(item, ir.Bm25 | ir.TextMatch))
+    fields = [(field.ref, field.analysis) for item in searches for field in item.fields]
+    for ref, analysis in dict.fromkeys(fields):
+        declare_variables(session, plan.steps)
+        table = session.variables[ref.variable]
+        found = text_index_coverage(table, ref.property, analysis)
+        rows = table.num_rows
+        share = 100 * (rows - found.rows) / max(1, rows)
+        yield f"  search words of ${ref.variable}.{ref.property}: {found.reason}"
+        yield f"    analyze {_count_rows(rows - found.rows)} without an index ({share:.1f} %)"
 
 
 def _sql(session: ReadSession, plan: ReadPlan) -> str:

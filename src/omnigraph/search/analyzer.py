@@ -87,11 +87,16 @@ class Analyzer:
 
     def placed_tokens(self, text: str) -> Iterator[tuple[str, int]]:
         """Yield the tokens of a stored text with their positions."""
+        yield from self.measured_tokens(text)[0]
+
+    def measured_tokens(self, text: str) -> tuple[list[tuple[str, int]], int]:
+        """Return the tokens of a stored text with their positions, and the number of positions of the text."""
+        found: list[tuple[str, int]] = []
         start = 0
         for word in self.words(text):
-            for token, offset in word.stored:
-                yield token, start + offset
+            found += [(token, start + offset) for token, offset in word.stored]
             start += word.width
+        return found, start
 
     def query_terms(self, text: str) -> list[str]:
         """Return the distinct tokens of a query, in code point order."""

@@ -17,7 +17,7 @@ from omnigraph.lang.schema import Metric
 from omnigraph.search.rank_fusion import FUSION_DEPTH, normalized_scores, reciprocal_ranks
 from omnigraph.search.text_query import parse_query
 from omnigraph.search.text_scoring import TextEvaluation
-from omnigraph.search.text_search import TextField
+from omnigraph.search.text_search import TextField, with_intact_indexes
 from omnigraph.search.vector_search import DEFAULT_SETTINGS, SearchSettings, VectorSearch
 
 
@@ -96,8 +96,12 @@ class TextRanking:
         if self.query is None or not len(entities):
             return NO_ROWS, np.zeros(0)
         query = parse_query(self.query, [field.analyzer for field in self.fields])
-        evaluation = TextEvaluation(query, self.fields)
-        ordinals, scores = evaluation.scores(evaluation.statistics())
+
+        def evaluate(fields: Sequence[TextField]) -> tuple[Ordinals, npt.NDArray[np.float64]]:
+            evaluation = TextEvaluation(query, fields)
+            return evaluation.scores(evaluation.statistics())
+
+        ordinals, scores = with_intact_indexes(self.fields, evaluate)
         matched = np.isin(ordinals, entities)
         return ordinals[matched], scores[matched]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -11,7 +12,16 @@ import pyarrow as pa
 
 from omnigraph.budget.deadline import check_deadline
 from omnigraph.search.analyzer import Analyzer
-from omnigraph.search.text_index import K1, B, Mask, Ordinals, Scores, Statistics, TextIndex
+from omnigraph.search.text_index import (
+    K1,
+    B,
+    Mask,
+    Occurrences,
+    Ordinals,
+    Scores,
+    SearchedIndex,
+    Statistics,
+)
 from omnigraph.search.text_query import (
     AllOf,
     AnyOf,
@@ -29,6 +39,8 @@ from omnigraph.search.text_query import (
 
 # Texts that are read and tokenized at a time to verify a phrase.
 _TEXTS = 1 << 12
+# Scores are summed over all rows of a table if a query finds more than this part of them.
+_DENSE_SHARE = 16
 # What adds to a score: the kind of part, its tokens, and the number of the field. Scores add up in this order.
 _Key: TypeAlias = tuple[int, str | tuple[tuple[str, int], ...], int]
 
@@ -37,7 +49,7 @@ class SearchedField(Protocol):
     """A text column with its index."""
 
     @property
-    def index(self) -> TextIndex:
+    def index(self) -> SearchedIndex:
         """The index of all rows."""
 
     @property
@@ -59,7 +71,9 @@ class TextEvaluation:
         self._query = query
         self._fields = fields
         self._rows = len(fields[0].index)
-        self._phrases: dict[tuple[int, Phrase], tuple[Ordinals, Scores]] = {}
+        # A token is read from the index once: for its rows, their number and their scores.
+        self._tokens: dict[tuple[int, str], Occurrences] = {}
+        self._phrases: dict[tuple[int, Phrase], Occurrences] = {}
 
     def matches(self) -> Mask:
         """Return for each row whether it matches."""
@@ -70,7 +84,13 @@ class TextEvaluation:
     def statistics(self) -> list[Statistics]:
         """Return the statistics of the tokens in the indexes of the fields."""
         return [
-            field.index.statistics(score_terms(self._query, number))
+            Statistics(
+                *field.index.totals(),
+                {
+                    term: len(self._occurrences(number, term).rows)
+                    for term in score_terms(self._query, number)
+                },
+            )
             for number, field in enumerate(self._fields)
         ]
 
@@ -85,31 +105,42 @@ class TextEvaluation:
             for number, part in enumerate(leaf.parts):
                 for key in _keys(part, number):
                     boosts[key] = max(leaf.boost, boosts.get(key, 0.0))
-        scores = np.zeros(self._rows)
+        added = []
         for key in sorted(boosts):
             check_deadline()
-            self._add(scores, key, boosts[key], statistics[key[2]])
+            added.append(self._contribution(key, boosts[key], statistics[key[2]]))
+        ordinals, scores = _sum_by_row(added, self._rows)
         if not is_any_of_terms(self._query):
-            scores[~self.matches()] = 0.0
-        ordinals = np.flatnonzero(scores).astype(np.int64)
-        return ordinals, scores[ordinals]
+            matched = self.matches()[ordinals]
+            ordinals, scores = ordinals[matched], scores[matched]
+        return ordinals[scores != 0], scores[scores != 0]
 
-    def _add(self, scores: Scores, key: _Key, boost: float, statistics: Statistics) -> None:
+    def _contribution(
+        self, key: _Key, boost: float, statistics: Statistics
+    ) -> tuple[Ordinals, Scores | float]:
+        """Return rows, and what a word adds to the score of each, or of all of them."""
         kind, tokens, number = key
         field = self._fields[number]
         boost *= field.boost
         if kind == _PREFIX:
-            scores[field.index.matches_prefix(str(tokens))] += boost
-            return
+            return field.index.rows_with_prefix(str(tokens)), boost
         if isinstance(tokens, str):
-            rows, counts = field.index.occurrences(tokens)
+            found = self._occurrences(number, tokens)
             rarity = _rarity(statistics, tokens)
         else:
-            rows, counts = self._phrase(number, Phrase(tokens))
+            found = self._phrase(number, Phrase(tokens))
             rarity = sum(_rarity(statistics, term) for term, _ in tokens)
-        lengths = field.index.lengths(rows)
-        norms = K1 * (1 - B + B * (lengths * statistics.texts / statistics.tokens)) if len(rows) else lengths
-        scores[rows] += rarity * (K1 + 1) * boost * counts / (counts + norms)
+        counts, lengths = found.counts, found.lengths
+        norms = (
+            K1 * (1 - B + B * (lengths * statistics.texts / statistics.tokens)) if len(counts) else lengths
+        )
+        return found.rows, rarity * (K1 + 1) * boost * counts / (counts + norms)
+
+    def _occurrences(self, number: int, term: str) -> Occurrences:
+        found = self._tokens.get((number, term))
+        if found is None:
+            found = self._tokens[number, term] = self._fields[number].index.occurrences(term)
+        return found
 
     def _mask(self, node: Node) -> Mask:
         check_deadline()
@@ -134,31 +165,73 @@ class TextEvaluation:
                 return ~self._mask(node.item)
 
     def _part(self, number: int, part: Part) -> Mask:
-        index = self._fields[number].index
+        found = np.zeros(self._rows, np.bool_)
         match part:
             case Terms(terms, needs_all):
-                return index.matches_all(terms) if needs_all else index.matches_terms(terms)
+                rows = [self._occurrences(number, term).rows for term in terms]
+                if needs_all:
+                    found[reduce(_intersect, rows)] = True
+                else:
+                    for some in rows:
+                        found[some] = True
             case Prefix(prefix, terms):
-                return index.matches_prefix(prefix) | index.matches_terms(terms)
+                found[self._fields[number].index.rows_with_prefix(prefix)] = True
+                for term in terms:
+                    found[self._occurrences(number, term).rows] = True
             case Phrase():
-                found = np.zeros(self._rows, np.bool_)
-                found[self._phrase(number, part)[0]] = True
-                return found
+                found[self._phrase(number, part).rows] = True
+        return found
 
-    def _phrase(self, number: int, phrase: Phrase) -> tuple[Ordinals, Scores]:
-        """Return the rows with a phrase and how often it occurs. The texts with all its tokens are read again."""
+    def _phrase(self, number: int, phrase: Phrase) -> Occurrences:
+        """Return the rows with a phrase. Without positions in the index, the texts with all tokens are read."""
         known = self._phrases.get((number, phrase))
         if known is None:
-            field = self._fields[number]
-            candidates = np.flatnonzero(field.index.matches_all([term for term, _ in phrase.terms]))
-            counts = np.zeros(len(candidates))
-            for start in range(0, len(candidates), _TEXTS):
-                check_deadline()
-                some = candidates[start : start + _TEXTS]
-                for place, text in enumerate(field.texts(some).to_pylist(), start):
-                    counts[place] = count_phrase(text, phrase, field.analyzer)
-            known = self._phrases[number, phrase] = (candidates[counts > 0], counts[counts > 0])
+            found, undecided = self._fields[number].index.phrase_occurrences(phrase.terms)
+            if len(undecided):
+                found = _joined(found, self._verified(number, phrase, undecided))
+            known = self._phrases[number, phrase] = found
         return known
+
+    def _verified(self, number: int, phrase: Phrase, candidates: Ordinals) -> Occurrences:
+        field = self._fields[number]
+        counts = np.zeros(len(candidates))
+        for start in range(0, len(candidates), _TEXTS):
+            check_deadline()
+            some = candidates[start : start + _TEXTS]
+            for place, text in enumerate(field.texts(some).to_pylist(), start):
+                counts[place] = count_phrase(text, phrase, field.analyzer)
+        rows = candidates[counts > 0]
+        having = self._occurrences(number, phrase.terms[0][0])
+        return Occurrences(rows, counts[counts > 0], having.lengths[np.searchsorted(having.rows, rows)])
+
+
+def _intersect(first: Ordinals, second: Ordinals) -> Ordinals:
+    return np.intersect1d(first, second, assume_unique=True)
+
+
+def _joined(first: Occurrences, second: Occurrences) -> Occurrences:
+    """Return the occurrences in different rows together, in the order of the rows."""
+    rows = np.concatenate([first.rows, second.rows])
+    order = np.argsort(rows)
+    counts = np.concatenate([first.counts, second.counts])
+    lengths = np.concatenate([first.lengths, second.lengths])
+    return Occurrences(rows[order], counts[order], lengths[order])
+
+
+def _sum_by_row(added: Sequence[tuple[Ordinals, Scores | float]], size: int) -> tuple[Ordinals, Scores]:
+    """Return the rows of all parts, ascending, and the sum of what the parts add to each, in their order."""
+    if sum(len(rows) for rows, _ in added) * _DENSE_SHARE < size:
+        # Few rows of a large table: no array over all of its rows.
+        ordinals = np.unique(np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in added)]))
+        scores = np.zeros(len(ordinals))
+        for rows, values in added:
+            scores[np.searchsorted(ordinals, rows)] += values
+        return ordinals, scores
+    dense = np.zeros(size)
+    for rows, values in added:
+        dense[rows] += values
+    ordinals = np.flatnonzero(dense).astype(np.int64)
+    return ordinals, dense[ordinals]
 
 
 _TERM, _PHRASE, _PREFIX = range(3)

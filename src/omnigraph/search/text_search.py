@@ -1,10 +1,11 @@
-"""Full-text search in a column of a table, with a cached index that every version extends by its new texts."""
+"""Full-text search in the columns of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +13,14 @@ import pyarrow.compute as pc
 
 from omnigraph.budget.deadline import check_deadline
 from omnigraph.engine.memory.cached_table import CachedTable, Ordinals
-from omnigraph.engine.memory.memory_cache import Sized
-from omnigraph.engine.memory.row_numbers import RowNumbers
 from omnigraph.engine.parameters import Bindings
-from omnigraph.errors import InvalidInput
+from omnigraph.errors import InvalidInput, NotFound, StorageError
 from omnigraph.lang import ir
 from omnigraph.lang.schema import TextAnalysis
 from omnigraph.search.analyzer import Analyzer
-from omnigraph.search.text_index import Mask, TextIndex
+from omnigraph.search.inverted.indexed_columns import report_index_damage, table_text_index
+from omnigraph.search.inverted.table_text_index import TableTextIndex
+from omnigraph.search.text_index import Mask
 from omnigraph.search.text_query import parse_query, plain_query
 from omnigraph.search.text_scoring import SearchedField, TextEvaluation
 
@@ -59,25 +60,6 @@ def max_edits(match: ir.TextMatch, bindings: Bindings) -> int:
     return value
 
 
-@dataclass(frozen=True, eq=False)
-class IndexedColumn:
-    """The text index of one version of a column: `written` indexes all positions, `index` those with a row."""
-
-    numbers: RowNumbers
-    written: TextIndex
-    index: TextIndex
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the index."""
-        return self.written.nbytes
-
-    @property
-    def parts(self) -> tuple[Sized, ...]:
-        """The segments, which versions share."""
-        return self.written.segments
-
-
 @dataclass(frozen=True)
 class TextField:
     """A searched text property of one version of a table."""
@@ -97,29 +79,31 @@ class TextField:
         return self.table.values(self.name, ordinals)
 
     @cached_property
-    def index(self) -> TextIndex:
+    def index(self) -> TableTextIndex:
         """The index of the column at this version."""
-        numbers, cache = self.table.numbers, self.table.cache
-        physical = self.table.layout.physical(self.name)
-        family: Hashable = ("text", self.table.pin.path, physical, self.analysis, numbers.lineage)
-        return cache.get_or_build(family, numbers.serial, lambda: self._build(cache.versions(family))).index
-
-    def _build(self, known: Sequence[IndexedColumn]) -> IndexedColumn:
-        """Extend the index of the version before by the texts behind it. Deleted texts are masked."""
-        numbers, texts = self.table.numbers, self.table.column_chunks(self.name)
-        older = [item for item in known if numbers.continues(item.numbers)]
-        donor = max(older, key=lambda item: item.numbers.serial).written if older else None
-        donor = donor or TextIndex.empty(Analyzer(self.analysis))
-        index = donor.extended(texts.values_from(len(donor)))
-        live = numbers.live_mask()
-        if live is None:
-            return IndexedColumn(numbers, index, index)
-        return IndexedColumn(numbers, index, index.restricted(live, int((live & ~texts.null_mask()).sum())))
+        return table_text_index(self.table, self.name, self.analyzer)
 
 
 def text_fields(table: CachedTable, fields: Sequence[ir.TextField]) -> tuple[TextField, ...]:
     """Return the fields of a search in a table."""
     return tuple(TextField(table, field.ref.property, field.analysis, field.boost) for field in fields)
+
+
+T = TypeVar("T")
+
+
+def with_intact_indexes(fields: Sequence[TextField], evaluate: Callable[[Sequence[TextField]], T]) -> T:
+    """Return what `evaluate` returns for fields; if a stored index is damaged, evaluate without the stored ones.
+
+    The index is not used again for this version, and the damage is logged once.
+    """
+    try:
+        return evaluate(fields)
+    except (NotFound, StorageError) as error:
+        if not report_index_damage(fields[0].table, error):
+            raise
+    # Fields keep their index, so new ones are made.
+    return evaluate([replace(field) for field in fields])
 
 
 @dataclass(frozen=True)
@@ -159,10 +143,20 @@ class TextSearch:
         count = table.numbers.size if ordinals is None else len(ordinals)
         if query is None:
             return pa.nulls(count, pa.bool_())
-        mask = match_text(self.fn, query, self.edits, self.fields, has_operators=self.has_operators)
-        null = np.logical_and.reduce([table.column_chunks(field.name).null_mask() for field in self.fields])
+        mask, null = with_intact_indexes(self.fields, lambda fields: self._evaluate(query, fields))
         if ordinals is None:
             return pa.array(mask, mask=null)
         # Position -1, the last one, is a variable that is null.
-        found, missing = np.append(mask, False), np.append(null, True)
-        return pa.array(found[ordinals], mask=missing[ordinals])
+        found = np.append(mask, False)[ordinals]
+        return pa.array(found, mask=ordinals < 0 if null is None else np.append(null, True)[ordinals])
+
+    def _evaluate(self, query: str, fields: Sequence[TextField]) -> tuple[Mask, Mask | None]:
+        """Return which positions match, and which have no text in any field."""
+        mask = match_text(self.fn, query, self.edits, fields, has_operators=self.has_operators)
+        null: Mask | None = None
+        for field in fields:
+            missing = field.index.missing()
+            if missing is None:
+                return mask, None
+            null = missing if null is None else null & missing
+        return mask, null

@@ -42,6 +42,7 @@ from omnigraph.store.tables.table_fragments import (
 )
 from omnigraph.store.tables.table_indexes import list_indexes
 from omnigraph.store.tables.version_diff import take_addresses
+from omnigraph.store.text.text_index_names import is_text_index
 
 # A column of a table with at most this many rows is cached at its first use; of a larger table, after repeated use.
 SMALL_ROWS = 1 << 18
@@ -319,6 +320,15 @@ class CachedTable:
             chunks.append(pa.nulls(self.numbers.size - start, self._type(physical)))
         return concatenate(chunks) if chunks else pa.array([], self._type(physical))
 
+    def fragment_values(self, name: str, item: NumberedFragment) -> pa.Array:
+        """Return a column of one fragment by offset, null for deleted rows. Does not cache the column."""
+        physical = self.layout.physical(name)
+        cached: ColumnData | None = self.cache.get(self._family(physical), self.numbers.serial)
+        if cached is not None:
+            return cached.column.take(np.arange(item.start, item.start + item.fragment.physical_rows))
+        [rows] = self._read([item.fragment], [physical])
+        return _spread(single_array(rows[physical]), item)
+
     def small_fragment_values(self, name: str, fragments: Sequence[TableFragment]) -> Iterator[pa.Array]:
         """Yield a column of small fragments without deleted rows, one array each. They are kept in memory."""
         physical = self.layout.physical(name)
@@ -412,10 +422,12 @@ class CachedTable:
         return positions[order], rows.take(pa.array(order))
 
     def indexed_columns(self) -> frozenset[str]:
-        """Return the physical columns that have an index in storage."""
+        """Return the physical columns that have an index in storage which filters can use."""
         with self._reading():
             indexes = list_indexes(self.snapshot.tables, self.pin)
-        return frozenset(name for item in indexes for name in item.columns)
+        return frozenset(
+            name for item in indexes for name in item.columns if not is_text_index(name, item.name)
+        )
 
     def position(self, id_: str) -> int:
         """Return the position of the row with an id, or -1."""

@@ -130,7 +130,11 @@ class LanceRoot:
 
     def file_session(self, path: str) -> LanceFileSession:
         """Return a session that writes single Lance files into the data directory of a dataset."""
-        return LanceFileSession(self.dataset_uri(f"{path}/data"), storage_options=dict(self.options) or None)
+        return self.folder_session(f"{path}/data")
+
+    def folder_session(self, folder: str) -> LanceFileSession:
+        """Return a session that reads and writes single Lance files in a directory below the root."""
+        return LanceFileSession(self.dataset_uri(folder), storage_options=dict(self.options) or None)
 
     def sync_all(self, path: str) -> None:
         """Make all files of a new dataset durable."""

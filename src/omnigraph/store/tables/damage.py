@@ -21,6 +21,8 @@ from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.tables import Tables
 from omnigraph.store.tables.version_files import fragment_files, segment_folders
+from omnigraph.store.text.text_index_names import is_text_index
+from omnigraph.store.text.text_segment_reader import TextSegment
 
 # A larger table is not decoded to find the damage. `omnigraph verify` does.
 _MAX_DECODED_BYTES = 1 << 30
@@ -151,7 +153,11 @@ def _find_in_indexes(root: LanceRoot, dataset: lance.LanceDataset, pin: TablePin
     for index in indexes:
         try:
             with translate_lance_errors(f"read {pin.path}"):
-                dataset.prewarm_index(index.name)
+                if is_text_index(index.field_names[0], index.name):
+                    for segment in index.segments:
+                        TextSegment(root, pin.path, str(segment.uuid)).check()
+                else:
+                    dataset.prewarm_index(index.name)
         except OmnigraphError as error:
             folders = segment_folders(index)
             name = error.details.get("file") or _incomplete_file(root, pin, folders) or folders[0]

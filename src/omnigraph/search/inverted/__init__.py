@@ -1,0 +1,1 @@
+"""Inverted indexes of texts: in memory, and stored with a table."""

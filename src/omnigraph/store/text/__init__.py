@@ -1,0 +1,1 @@
+"""Stored segments of full-text indexes."""
