@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.cluster.diagnostics import ERROR_CODES, WARNING_CODES
 from omnigraph.cluster.ledger.lock import acquire_lock
 from tests.cli.running import run
 from tests.cluster_control.cluster_files import OLDER, SCHEMA, ClusterFolder, write_cluster
@@ -160,6 +161,13 @@ def test_init_and_schema_apply_below_a_cluster_are_refused(applied: ClusterFolde
         assert outcome.code == 1
         assert "cluster apply" in outcome.stderr
     assert not (applied.path / "graphs" / "new.omni").exists()
+
+
+def test_every_diagnostic_code_is_in_a_test() -> None:
+    files = sorted(Path(__file__).parent.glob("test_*.py"))
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    missing = [code for code in sorted(ERROR_CODES | WARNING_CODES) if f'"{code}' not in text]
+    assert missing == []
 
 
 def test_configuration_in_the_working_directory_is_the_default(

@@ -62,6 +62,8 @@ def site(tmp_path: Path) -> Site:
 def serving(site: Site, *args: str, **env: str) -> Iterator[tuple[Worker, str]]:
     tokens = str(site.folder / "tokens.json")
     env["OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"] = tokens
+    # Only signals reload.
+    env.setdefault("OMNIGRAPH_FOLLOW_SECONDS", "3600")
     with process(str(site.config), "--bind", "127.0.0.1:0", *args, **env) as server:
         yield server, address(server)
 

@@ -110,7 +110,10 @@ class AppOptions:
 def create_app(resources: ServerResources, options: AppOptions | None = None) -> FastAPI:
     """Return an application that serves open graphs. The caller closes the graphs."""
     options = options or AppOptions()
-    counts = {"served": len(resources.graphs), "quarantined": len(resources.quarantined)}
+    counts = {
+        "served": lambda: len(resources.graphs),
+        "quarantined": lambda: len(resources.quarantined),
+    }
     metrics = Metrics(counts, GraphCollector(resources.graphs))
     app = FastAPI(
         title="OmniGraph",

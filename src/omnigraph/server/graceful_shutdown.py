@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from omnigraph.server.http.capacity import Capacity
 from omnigraph.server.http.connections import Connection, ConnectionConfig
 from omnigraph.server.logs import LOGGER
-from omnigraph.server.reload import Reloader, ReloadTask
+from omnigraph.server.reload import Reloader, ReloadTask, Watcher
 
 LISTENING = "OMNIGRAPH_LISTEN_ADDR"
 EXIT_ABORTED = 1
@@ -65,6 +65,7 @@ class GracefulServer(uvicorn.Server):
         self._capacity = capacity
         self._tls = tls
         self._reload = ReloadTask(reloader)
+        self._watcher = Watcher(reloader, self._reload, limits.follow_seconds)
         self._prints_address = prints_address
         self._checked_at = time.monotonic()
         self._signalled_at: float | None = None
@@ -74,9 +75,15 @@ class GracefulServer(uvicorn.Server):
         """Start to accept connections, and print the address to stdout."""
         self.config.ssl = self._tls
         await super().startup(sockets)
+        await self._watcher.start()
         if self._prints_address:
             for bound in sockets or ():
                 print_address(bound)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close all connections."""
+        self._watcher.stop()
+        await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
         """Check the connections, and return whether to stop accepting new ones."""

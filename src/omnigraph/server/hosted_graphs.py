@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from omnigraph.api.local.local_graph import LocalGraph
 
 _CONCURRENT_OPENS = 4
+# The time in which requests that are running end.
+RETIRE_SECONDS = 300.0
+# The code of the diagnostic.
+NO_HEALTHY_GRAPHS = "cluster_no_healthy_graphs"
 NO_GRAPH_POLICY = NoPolicy(
     "no policy is configured for the graph, so actors with a token may only read",
     "set `policy` of the graph in the configuration file to a policy that allows the action",
@@ -50,6 +55,13 @@ class HostedGraph:
     # False if a cluster manages the schema.
     can_apply_schema: bool = True
     reader: Reader = field(default_factory=Reader, repr=False)
+    # What it was opened from; None for a graph that is never opened again.
+    source: GraphSource | None = field(default=None, repr=False)
+
+    def close(self) -> None:
+        """Close the graph."""
+        self.graph.close()
+        self.reader.close()
 
 
 @dataclass
@@ -66,6 +78,9 @@ class ServerResources:
     quarantined: Mapping[str, str] = field(default_factory=dict)
     limits: ServerLimits = field(default_factory=ServerLimits)
     damaged: Mapping[str, StorageError] = field(default_factory=dict)
+    opener: GraphOpener | None = field(default=None, repr=False)
+    # Graphs that are not served any more. Running requests may still use them.
+    _retired: list[HostedGraph] = field(default_factory=list, repr=False)
 
     def replace_access(
         self, tokens: TokenRegistry, server_gate: Gate | None, gates: Mapping[str, Gate | None]
@@ -75,11 +90,68 @@ class ServerResources:
         for id_, gate in gates.items():
             self.graphs[id_] = replace(self.graphs[id_], gate=gate)
 
+    def replace_graphs(
+        self, graphs: Mapping[str, HostedGraph], refused: Mapping[str, OmnigraphError]
+    ) -> None:
+        """Serve these graphs and no others. `refused` has the errors of the graphs that cannot be served.
+
+        A request that is running keeps the graph, the queries and the policy that it began with. A graph that is
+        not served any more is closed after `RETIRE_SECONDS`.
+        """
+        retired = [
+            item
+            for id_, item in self.graphs.items()
+            if id_ not in graphs or graphs[id_].graph is not item.graph
+        ]
+        self._retired += retired
+        for item in retired:
+            timer = threading.Timer(RETIRE_SECONDS, item.close)
+            timer.daemon = True
+            timer.start()
+        for id_ in self.graphs.keys() - graphs.keys():
+            del self.graphs[id_]
+        self.graphs.update(graphs)
+        self.quarantined = {id_: _reason(failure) for id_, failure in refused.items()}
+        self.damaged = {id_: failure for id_, failure in refused.items() if isinstance(failure, StorageError)}
+
     def close(self) -> None:
         """Close every graph."""
-        for item in self.graphs.values():
-            item.graph.close()
-            item.reader.close()
+        for item in (*self.graphs.values(), *self._retired):
+            item.close()
+
+
+@dataclass(frozen=True)
+class GraphOpener:
+    """Opens graphs with what all graphs of a server share: storage options, the read cache, the environment."""
+
+    options: Mapping[str, str] | None
+    memory: CachePool
+    environment: Mapping[str, str]
+    markers: ServedGraphs | None
+    upkeep: UpkeepMode | None
+
+    def open(self, source: GraphSource, tokens: TokenRegistry) -> HostedGraph | OmnigraphError:
+        """Open a graph, creating it if the configuration says so; return the error if that fails."""
+        return _open(source, tokens, self.options, self.memory, self.environment, self.markers, self.upkeep)
+
+    def update(self, served: HostedGraph, source: GraphSource, tokens: TokenRegistry) -> HostedGraph:
+        """Return a served graph with the queries and the policy of `source`. Raises the error of an invalid one.
+
+        The graph stays open unless its address, its embedding provider or its external blobs differ.
+        """
+        before = served.source
+        if before is None or (before.uri, before.embedding, before.external_blobs) != (
+            source.uri,
+            source.embedding,
+            source.external_blobs,
+        ):
+            opened = self.open(replace(source, error=None), tokens)
+            if isinstance(opened, OmnigraphError):
+                raise opened
+            return opened
+        schema = served.graph.authorized_view(None, frozenset(), None).snapshot().catalog.schema
+        queries = {} if source.queries is None else read_stored_queries(source.queries, schema, self.options)
+        return replace(served, gate=graph_gate(source, tokens), queries=queries, source=source)
 
 
 def open_graphs(
@@ -107,17 +179,9 @@ def open_graphs(
     folder = environment.get("OMNIGRAPH_STATE") or hosting.folder
     markers = None if folder is None else ServedGraphs.at(folder, options)
     memory = CachePool(limits.cache_bytes or default_budget())
+    opener = GraphOpener(options, memory, environment, markers, "off" if only_reads else None)
     with ThreadPoolExecutor(_CONCURRENT_OPENS) as pool:
-        open_ = partial(
-            _open,
-            tokens=tokens,
-            options=options,
-            memory=memory,
-            environment=environment,
-            markers=markers,
-            upkeep="off" if only_reads else None,
-        )
-        outcomes = list(pool.map(open_, hosting.graphs))
+        outcomes = list(pool.map(partial(opener.open, tokens=tokens), hosting.graphs))
     sources = list(zip(hosting.graphs, outcomes, strict=True))
     resources = ServerResources(
         {item.id: item for item in outcomes if isinstance(item, HostedGraph)},
@@ -126,13 +190,15 @@ def open_graphs(
         {source.id: _reason(outcome) for source, outcome in sources if isinstance(outcome, OmnigraphError)},
         limits,
         {source.id: outcome for source, outcome in sources if isinstance(outcome, StorageError)},
+        opener,
     )
     if (resources.graphs or allow_none) and not (require_all and resources.quarantined):
         return resources
     resources.close()
     reasons = [f"graph '{id_}': {reason}" for id_, reason in resources.quarantined.items()]
+    code = "" if resources.graphs or hosting.cluster is None else f"{NO_HEALTHY_GRAPHS}: "
     raise InvalidInput(
-        "not every graph can be served" if resources.graphs else "no graph can be served",
+        code + ("not every graph can be served" if resources.graphs else "no graph can be served"),
         details={"errors": reasons or ["the configuration lists no graphs"]},
         hint="; ".join(reasons) or None,
     )
@@ -176,7 +242,15 @@ def _open(
             )
     except OmnigraphError as error:
         return error
-    return HostedGraph(source.id, graph, gate, queries, reader=reader)
+    return HostedGraph(
+        source.id,
+        graph,
+        gate,
+        queries,
+        can_apply_schema=not source.is_managed,
+        reader=reader,
+        source=source,
+    )
 
 
 def _has_blobs(graph: LocalGraph) -> bool:

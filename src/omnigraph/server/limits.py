@@ -49,6 +49,7 @@ class ServerLimits:
     - `stall_seconds`: how far a client may fall behind `byte_rate`, sending a body or receiving a response
     - `shutdown_seconds`: time that running requests have at shutdown; `drain_seconds`: time before that, in which
       new requests are still accepted
+    - `follow_seconds`: interval of the checks for a new token file or a new revision of a cluster
     """
 
     actor_requests: int = _integer("PER_ACTOR_INFLIGHT_MAX", 16)
@@ -83,6 +84,7 @@ class ServerLimits:
     byte_rate: int = _integer("BYTES_PER_SECOND_MIN", 1024)
     shutdown_seconds: float = _seconds("STOP_SECONDS_MAX", 30)
     drain_seconds: float = _seconds("DRAIN_SECONDS", 0, 0)
+    follow_seconds: float = _seconds("FOLLOW_SECONDS", 2)
 
 
 def read_limits(environment: Mapping[str, str]) -> ServerLimits:

@@ -40,23 +40,24 @@ class _RouteSeries:
 class Metrics:
     """Metrics of one application, in a registry of its own. Thread-safe.
 
-    `graphs` is the number of graphs by state, which is constant. `collector` has the metrics that graphs count.
+    `graphs` has a function for each state that returns the number of graphs. `collector` has the metrics that
+    graphs count.
 
-    >>> metrics = Metrics({"served": 1})
+    >>> metrics = Metrics({"served": lambda: 1})
     >>> metrics.begin()
     >>> metrics.end("GET", "/healthz", 200, 0.002)
     >>> b'omnigraph_requests_total{method="GET",route="/healthz",status="200"} 1.0' in metrics.render()
     True
     """
 
-    def __init__(self, graphs: Mapping[str, int], collector: Collector | None = None) -> None:
+    def __init__(self, graphs: Mapping[str, Callable[[], int]], collector: Collector | None = None) -> None:
         self._registry = CollectorRegistry()
         if collector is not None:
             self._registry.register(collector)
         ProcessCollector(registry=self._registry)
         states = Gauge("omnigraph_graphs", "Graphs by state.", ["state"], registry=self._registry)
         for state, count in graphs.items():
-            states.labels(state).set(count)
+            states.labels(state).set_function(count)
         self._in_flight = Gauge(
             "omnigraph_requests_in_flight", "Requests in flight.", registry=self._registry
         )

@@ -6,19 +6,21 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.api.hosting.graph_sources import Hosting
 from omnigraph.api.hosting.hosting_config import read_hosting
+from omnigraph.cluster.serving.served_cluster import ServedCluster, find_cluster_root
 from omnigraph.errors import InvalidInput
 from omnigraph.server.app import AppOptions, create_app
 from omnigraph.server.graceful_shutdown import GracefulServer
 from omnigraph.server.hosted_graphs import ServerResources, open_graphs
-from omnigraph.server.http.authentication import TokenRegistry, read_tokens
+from omnigraph.server.http.authentication import TokenRegistry, read_tokens, stat_token_file
 from omnigraph.server.http.cors import VARIABLE as CORS_VARIABLE
 from omnigraph.server.http.cors import parse_origins
 from omnigraph.server.http.origins import is_loopback
@@ -81,10 +83,11 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
         return None if tls_files is None else TlsCertificates(tls_files)
 
     tls = read_tls()
+    read_configuration, fingerprint = find_configuration(config, storage, environment)
     workers = options.workers or read_workers(environment)
 
     def read() -> Hosting:
-        hosting = read_hosting(config, storage)
+        hosting = read_configuration()
         check_authentication(hosting, tokens, unauthenticated=unauthenticated)
         if not tokens and not is_loopback(host) and not options.force:
             raise InvalidInput(
@@ -122,7 +125,7 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
             app_options = replace(app_options, metrics_socket=metrics_socket)
         if workers > 1:
             serving = ProcessServing(
-                read, open_, lambda: read_tokens(environment), read_tls, limits, app_options
+                read, open_, lambda: read_tokens(environment), read_tls, fingerprint, limits, app_options
             )
             graph_ids, workers = count_processes(serving, workers)
             if workers > 1:
@@ -132,6 +135,7 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
                     if code := serve_processes(serving, bound, graph_ids, workers):
                         raise SystemExit(code)
                 return
+        seen = fingerprint()
         hosting = read()
         log_to_stderr()
         raise_file_limit(limits)
@@ -143,12 +147,42 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
                 app = create_app(resources, app_options)
                 app.state.tls = tls
                 app.state.reloader = Reloader(
-                    resources, lambda: read_hosting(config, storage), lambda: read_tokens(environment), tls
+                    resources,
+                    read_configuration,
+                    lambda: read_tokens(environment),
+                    tls,
+                    fingerprint,
+                    seen,
                 )
                 with listening(host, port) as bound:
                     run(app, bound)
             finally:
                 resources.close()
+
+
+def find_configuration(
+    config: str | Path, storage: Mapping[str, str], environment: Mapping[str, str]
+) -> tuple[Callable[[], Hosting], Callable[[], Hashable]]:
+    """Return the functions that read what is hosted, and that return a value that changes with it.
+
+    The root of a cluster is found once in a process. From then on `cluster.yaml` is not read.
+    """
+
+    @cache
+    def find_cluster() -> ServedCluster | None:
+        # Not before the first call: the parent of worker processes must not access storage.
+        root = find_cluster_root(config, storage)
+        return None if root is None else ServedCluster(root, storage)
+
+    def read() -> Hosting:
+        cluster = find_cluster()
+        return read_hosting(config, storage) if cluster is None else cluster.read()
+
+    def fingerprint() -> Hashable:
+        cluster = find_cluster()
+        return None if cluster is None else cluster.fingerprint(), stat_token_file(environment)
+
+    return read, fingerprint
 
 
 def read_workers(environment: Mapping[str, str]) -> int:

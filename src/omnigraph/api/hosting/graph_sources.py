@@ -48,7 +48,8 @@ class GraphSource:
 
     `schema` is the schema with which a missing graph is created. `external_blobs` has the bases below which Blob
     values may be external URIs; the server uses the ``server_safe`` ones. `error` says why the
-    graph cannot be hosted, as far as that is known before it is opened.
+    graph cannot be hosted, as far as that is known before it is opened. A cluster changes the schema of a graph
+    that `is_managed`.
     """
 
     id: str
@@ -59,6 +60,7 @@ class GraphSource:
     schema: str | Path | None = None
     embedding: EmbeddingProfile | None = None
     external_blobs: ExternalBlobPolicy = field(default_factory=ExternalBlobPolicy)
+    is_managed: bool = False
 
     def create_if_missing(
         self, options: Mapping[str, str] | None = None, markers: ServedGraphs | None = None
@@ -108,12 +110,14 @@ class GraphSource:
 class Hosting:
     """The graphs to host, none of them open. `policy` applies to actions of the server itself.
 
-    `folder` is where the configuration is. Markers of served graphs are kept there.
+    `folder` is where the configuration is. Markers of served graphs are kept there. `cluster` is the root of the
+    cluster whose applied revision this is.
     """
 
     graphs: tuple[GraphSource, ...]
     policy: PolicyBundle | None = None
     folder: str | None = None
+    cluster: str | None = None
 
     @property
     def has_policy(self) -> bool:

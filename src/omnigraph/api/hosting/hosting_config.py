@@ -1,16 +1,15 @@
-"""Read the configuration of a server: a site file, a cluster file, or a folder of graphs."""
+"""Read the configuration of a server: a site file, or a folder of graphs."""
 
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.access import read_policy
-from omnigraph.api.hosting.graph_sources import EmbeddingProfile, GraphSource, Hosting, check_graph_id
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting, check_graph_id
 from omnigraph.api.hosting.stored_queries import QUERY_SUFFIX, QuerySources
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.rules.external_blobs import ExternalBlobPolicy, read_policy_member
@@ -21,34 +20,22 @@ if TYPE_CHECKING:
     from omnigraph.sources.mapping.document import Document, KeyPath
 
 GRAPH_SUFFIX = ".omni"
-# The file in a folder that declares a cluster.
-CLUSTER_FILE = "cluster.yaml"
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}\Z")
-_CLUSTER_MEMBERS = ("version", "metadata", "storage", "state", "providers", "graphs", "policies")
-_PROFILE_MEMBERS = ("kind", "provider", "base_url", "model", "api_key")
 
 
 def read_hosting(path: str | Path, options: Mapping[str, str] | None = None) -> Hosting:
     """Read a configuration file, or list the ``*.omni`` graphs of a local folder.
 
     A site file is YAML, on disk or in an object store: ``graphs: {id: {uri, schema?, queries?, policy?,
-    external_blobs?}}``, and ``policy?`` for the server. A file with ``version: 1``, or the ``cluster.yaml`` of a
-    folder, declares a cluster. Paths are relative to the file.
+    external_blobs?}}``, and ``policy?`` for the server. Paths are relative to the file.
 
     Raises `InvalidInput` for any other member and for an invalid policy of the server. An error of a single graph,
     such as an invalid policy, is the `error` of its `GraphSource`.
     """
     folder = _local_path(path)
     if folder is not None and folder.is_dir():
-        cluster_file = folder / CLUSTER_FILE
-        if cluster_file.is_file():
-            return read_hosting(cluster_file, options)
         return Hosting(tuple(_folder_graph(item) for item in sorted(folder.glob(f"*{GRAPH_SUFFIX}"))))
     document, base = _read_document(path, options or {})
-    reader = _ConfigReader(document, base, options)
-    if isinstance(document.value, Mapping) and "version" in document.value:
-        return reader.read_cluster()
-    return reader.read_site()
+    return _ConfigReader(document, base, options).read_site()
 
 
 def _folder_graph(path: Path) -> GraphSource:
@@ -112,89 +99,6 @@ class _ConfigReader:
             external_blobs=self._external_blobs(keys, members),
         )
         return source if policy is None else self._with_policy(source, policy)
-
-    # --- cluster file ------------------------------------------------------------------------------------
-
-    def read_cluster(self) -> Hosting:
-        """Return the graphs ``graphs/<id>.omni`` of the cluster's storage, with the policies that apply."""
-        root = self._members((), self.document.value, _CLUSTER_MEMBERS)
-        if type(root["version"]) is not int or root["version"] != 1:
-            raise self.document.error(("version",), "the version of a cluster file must be 1")
-        storage = self._path(("storage",), root) or self.base
-        profiles = self._embedding_profiles(root)
-        graphs = self.document.object(("graphs",), root.get("graphs"))
-        sources = {id_: self._cluster_graph(id_, graphs[id_], storage, profiles) for id_ in graphs}
-        return self._apply_policies(root, sources)
-
-    def _cluster_graph(
-        self, id_: str, value: Any, storage: str | Path, profiles: Mapping[str, EmbeddingProfile]
-    ) -> GraphSource:
-        keys = ("graphs", id_)
-        self.document.located(keys, lambda: check_graph_id(id_))
-        members = self._members(keys, value, ("schema", "queries", "embedding_provider", "external_blobs"))
-        schema = self._path((*keys, "schema"), members)
-        if schema is None:
-            raise self.document.error(keys, "`schema` is required")
-        profile = None
-        reference = members.get("embedding_provider")
-        if reference is not None:
-            keys_of_provider = (*keys, "embedding_provider")
-            name = self.document.text(keys_of_provider, reference).removeprefix("provider.embedding.")
-            profile = profiles.get(name)
-            if profile is None:
-                raise self.document.error(keys_of_provider, f"unknown embedding provider '{name}'")
-        uri = f"{str(storage).rstrip('/')}/graphs/{id_}{GRAPH_SUFFIX}"
-        return GraphSource(
-            id_,
-            uri,
-            self._queries(keys, members),
-            schema=schema,
-            embedding=profile,
-            external_blobs=self._external_blobs(keys, members),
-        )
-
-    def _apply_policies(self, root: Mapping[str, Any], sources: dict[str, GraphSource]) -> Hosting:
-        server = None
-        policies = self.document.object(("policies",), root.get("policies") or {})
-        for name in policies:
-            keys = ("policies", name)
-            members = self._members(keys, policies[name], ("file", "applies_to"))
-            file = self._path((*keys, "file"), members)
-            if file is None:
-                raise self.document.error(keys, "`file` is required")
-            for scope in self.document.texts((*keys, "applies_to"), members.get("applies_to")):
-                id_ = scope.removeprefix("graph.")
-                if scope == "cluster" and server is None:
-                    server = self._server_policy(keys, file)
-                elif id_ in sources and sources[id_].policy is None:
-                    sources = {**sources, id_: self._with_policy(sources[id_], file)}
-                elif scope == "cluster" or id_ in sources:
-                    raise self.document.error((*keys, "applies_to"), f"'{scope}' already has a policy")
-                else:
-                    raise self.document.error((*keys, "applies_to"), f"unknown graph '{id_}'")
-        return Hosting(tuple(sources.values()), server, str(self.base))
-
-    def _embedding_profiles(self, root: Mapping[str, Any]) -> dict[str, EmbeddingProfile]:
-        providers = self._members(("providers",), root.get("providers") or {}, ("embedding",))
-        keys = ("providers", "embedding")
-        listed = self.document.object(keys, providers.get("embedding") or {})
-        return {name: self._embedding_profile((*keys, name), listed[name]) for name in listed}
-
-    def _embedding_profile(self, keys: KeyPath, value: Any) -> EmbeddingProfile:
-        members = self._members(keys, value, _PROFILE_MEMBERS)
-        texts = {
-            name: self.document.text((*keys, name), text)
-            for name, text in members.items()
-            if text is not None
-        }
-        variable = _VARIABLE.match(texts["api_key"]) if "api_key" in texts else None
-        if "api_key" in texts and variable is None:
-            raise self.document.error(
-                (*keys, "api_key"), "a key must not be in a file", "name an environment variable: ${NAME}"
-            )
-        kind = texts.get("kind") or texts.get("provider") or "openai-compatible"
-        key_variable = None if variable is None else variable[1]
-        return EmbeddingProfile(kind, texts.get("base_url"), texts.get("model"), key_variable)
 
     # --- members -----------------------------------------------------------------------------------------
 

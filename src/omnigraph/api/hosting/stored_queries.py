@@ -60,11 +60,12 @@ class QuerySources:
     """The files with the stored queries of a graph: folders, and files whose names end in ``.gq``.
 
     Each is a path or an address in an object store. All their queries are stored queries. With `names` only these
-    are, each from the file that is given for it.
+    are, each from the file that is given for it. `texts` has the files that were read already.
     """
 
     paths: tuple[str | Path, ...]
     names: Mapping[str, str | Path] | None = None
+    texts: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def includes(self, source: Source, name: str) -> bool:
         """Return whether a query of a file is a stored query."""
@@ -126,7 +127,11 @@ def read_query_files(sources: QuerySources, options: Mapping[str, str] | None = 
 
     Raises `InvalidInput` if a folder does not exist or a file is not UTF-8 text.
     """
-    for name, data in chain.from_iterable(_read_files(path, options or {}) for path in sources.paths):
+    for path in sources.paths:
+        if str(path) in sources.texts:
+            yield Source(sources.texts[str(path)], str(path))
+    unread = (path for path in sources.paths if str(path) not in sources.texts)
+    for name, data in chain.from_iterable(_read_files(path, options or {}) for path in unread):
         try:
             yield Source(data.decode("utf-8-sig"), name)
         except UnicodeDecodeError as error:

@@ -35,11 +35,14 @@ def resolve_cluster(ctx: typer.Context) -> tuple[Hosting, GraphAddress]:
 
 
 def read_cluster(config: Config, named: str) -> Hosting:
-    """Read a server configuration. `named` is its path, or its name under `clusters:` in the settings."""
-    from omnigraph.api.hosting.hosting_config import read_hosting
+    """Read a server configuration. `named` is its path, or its name under `clusters:` in the settings.
+
+    Of a cluster, the applied revision is read.
+    """
+    from omnigraph.cluster.serving.served_cluster import read_hosting_at
     from omnigraph.store.storage_options import s3_options
 
-    return read_hosting(config.clusters.get(named, named), s3_options(os.environ))
+    return read_hosting_at(config.clusters.get(named, named), s3_options(os.environ))
 
 
 def find_source(hosting: Hosting, scope: GraphAddress) -> GraphSource:

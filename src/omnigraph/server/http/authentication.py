@@ -110,6 +110,18 @@ def read_tokens(environment: Mapping[str, str]) -> TokenRegistry:
     return TokenRegistry.of(tokens)
 
 
+def stat_token_file(environment: Mapping[str, str]) -> tuple[int, ...] | None:
+    """Return a value that changes when the token file is replaced or written; None without a token file."""
+    path = environment.get(f"{PREFIX}S_FILE")
+    if not path or environment.get(f"{PREFIX}S_AWS_SECRET"):
+        return None
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 def _read_file(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8-sig")

@@ -74,7 +74,10 @@ async def apply_schema(context: Context, body: SchemaApplyRequest) -> Response:
     reject_if_commit_header(context.request, USE_MEMBER)
     context.authorize("schema_apply", target=body.branch)
     if not context.hosted.can_apply_schema:
-        raise Conflict("schema apply is disabled for graphs that a cluster manages")
+        raise Conflict(
+            "schema apply is disabled for graphs that a cluster manages",
+            hint="change the schema file of the cluster and run `omnigraph cluster apply`",
+        )
     context.check_text("schema", body.schema_source)
 
     def work(graph: Graph) -> SchemaApplied:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
+from zlib import crc32
 
 from omnigraph.errors import InvalidInput
 
@@ -64,15 +65,19 @@ class ProcessSlots:
         return [slot for slot in self.slots if slot.kind == "writer"]
 
     def writer_of(self, graph_id: str) -> ProcessSlot:
-        """Return the writer of a graph."""
+        """Return the writer of a graph. A graph that was added after the start has one, too."""
         writers = self.writers
-        return writers[self.graph_ids.index(graph_id) % len(writers)]
+        known = graph_id in self.graph_ids
+        number = self.graph_ids.index(graph_id) if known else crc32(graph_id.encode())
+        return writers[number % len(writers)]
+
+    def opens(self, slot: ProcessSlot, graph_id: str) -> bool:
+        """Return whether a process opens a graph: a worker opens all, a writer its own."""
+        return slot.kind == "worker" or self.writer_of(graph_id) is slot
 
     def graphs_of(self, slot: ProcessSlot) -> list[str]:
-        """Return the graphs that a process opens: all of them in a worker, its own in a writer."""
-        if slot.kind == "worker":
-            return list(self.graph_ids)
-        return [id_ for id_ in self.graph_ids if self.writer_of(id_) is slot]
+        """Return the graphs that a process opens at the start."""
+        return [id_ for id_ in self.graph_ids if self.opens(slot, id_)]
 
     def close(self) -> None:
         """Close all sockets in this process."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -36,12 +36,12 @@ class WriterProxy:
         self,
         app: ASGIApp,
         graphs: Mapping[str, HostedGraph],
-        writers: Mapping[str, WriterPool],
+        writer_of: Callable[[str], WriterPool],
         capacity: Capacity,
     ) -> None:
         self._app = app
         self._graphs = graphs
-        self._writers = writers
+        self._writer_of = writer_of
         self._capacity = capacity
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,7 +75,7 @@ class WriterProxy:
             # The application rejects the request, see `_check_framing`.
             return None
         graph_id = find_written_graph(scope["method"], scope["raw_path"].decode("latin-1"), self._graphs)
-        return None if graph_id is None else self._writers.get(graph_id)
+        return None if graph_id is None else self._writer_of(graph_id)
 
 
 async def _exchange(connection: WriterConnection, scope: Scope, receive: Receive, send: Send) -> None:

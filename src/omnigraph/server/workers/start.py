@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -62,6 +62,7 @@ class ProcessServing:
     open_graphs: Callable[[Hosting, ServerLimits, Kind], ServerResources]
     read_tokens: Callable[[], TokenRegistry]
     read_tls: Callable[[], TlsCertificates | None]
+    fingerprint: Callable[[], Hashable]
     limits: ServerLimits
     app_options: AppOptions
 
@@ -141,13 +142,16 @@ def _run_process(
     """Open the graphs of a process and serve them until the parent says so."""
     name_process(slot.name)
     tune_interpreter()
-    own = frozenset(slots.graphs_of(slot))
 
     def read_hosting() -> Hosting:
         hosting = serving.read_hosting()
-        return replace(hosting, graphs=tuple(item for item in hosting.graphs if item.id in own))
+        # A graph of a site file that is new is served after a restart.
+        known = None if hosting.cluster is not None else slots.graph_ids
+        own = (item for item in hosting.graphs if slots.opens(slot, item.id))
+        return replace(hosting, graphs=tuple(item for item in own if known is None or item.id in known))
 
     tls = serving.read_tls() if slot.kind == "worker" else None
+    seen = serving.fingerprint()
     with private_temporary_folder():
         resources = serving.open_graphs(read_hosting(), divide_limits(serving.limits, slots, slot), slot.kind)
         try:
@@ -160,12 +164,17 @@ def _run_process(
             app.state.peers = Peers(slots, slot)
             app.state.metrics.add_history(MetricHistory(history_path(slot.control_path)).add)
             app.state.tls = tls
-            app.state.reloader = Reloader(resources, read_hosting, serving.read_tokens, tls)
+            app.state.reloader = Reloader(
+                resources, read_hosting, serving.read_tokens, tls, serving.fingerprint, seen
+            )
             served: ASGIApp = app
             if slot.kind == "worker":
                 pools = [WriterPool(str(item.path)) for item in slots.writers]
-                writers = {id_: pools[slots.writer_of(id_).number] for id_ in slots.graph_ids}
-                served = WriterProxy(app, resources.graphs, writers, app.state.capacity)
+
+                def writer_of(graph_id: str) -> WriterPool:
+                    return pools[slots.writer_of(graph_id).number]
+
+                served = WriterProxy(app, resources.graphs, writer_of, app.state.capacity)
                 for id_, reason in resources.quarantined.items():
                     if slot.number == 0:
                         LOGGER.error(

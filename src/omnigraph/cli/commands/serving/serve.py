@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from omnigraph.cli.options import GlobalOptions
+from omnigraph.cli.settings.config import load_config
 from omnigraph.errors import InvalidInput
 from omnigraph.extras import requires
 
@@ -19,7 +21,7 @@ def serve(
         str | None,
         typer.Argument(
             metavar="CONFIG",
-            help="YAML configuration, a path or s3:// URI, or a folder of *.omni graphs.",
+            help="YAML configuration, a path or s3:// URI, a folder of *.omni graphs, or a cluster.",
         ),
     ] = None,
     bind: Annotated[
@@ -115,7 +117,19 @@ def serve(
         cors_origins=tuple(cors_origin or ()),
         metrics=metrics,
     )
-    run(config or str(chosen.cluster), options, os.environ)
+    run(config or _cluster(ctx, str(chosen.cluster)), options, os.environ)
+
+
+def _cluster(ctx: typer.Context, named: str) -> str:
+    """Return the address of `--cluster`. Raises `InvalidInput` if it is a directory without a cluster."""
+    from omnigraph.cluster.diagnostics import ClusterFailure, error
+    from omnigraph.cluster.serving.served_cluster import find_cluster_root
+
+    address = load_config(ctx).clusters.get(named, named)
+    if Path(address).is_dir() and find_cluster_root(address) is None:
+        message = "there is neither cluster.yaml nor a ledger in the directory"
+        raise ClusterFailure(error("cluster_state_missing", address, message))
+    return address
 
 
 def main() -> None:
