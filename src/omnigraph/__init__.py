@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from omnigraph.api.interface.tags import Tag
     from omnigraph.api.local.local_graph import LocalGraph
     from omnigraph.api.results.commits import Commit
+    from omnigraph.api.results.history import EntityVersion, PropertyOrigin
     from omnigraph.api.results.loads import LoadReceipt
     from omnigraph.api.results.maintenance_reports import Index, Recovery, Repair
     from omnigraph.api.results.merges import Merged
@@ -31,12 +32,14 @@ __all__ = [
     "Branch",
     "Commit",
     "CopyReport",
+    "EntityVersion",
     "Graph",
     "Index",
     "LoadReceipt",
     "LocalGraph",
     "Merged",
     "OmnigraphError",
+    "PropertyOrigin",
     "Receipt",
     "Recovery",
     "Repair",
@@ -63,12 +66,14 @@ _MODULES = {
     "Branch": "omnigraph.api.interface.branches",
     "Commit": "omnigraph.api.results.commits",
     "CopyReport": "omnigraph.maintain.backup.copy_report",
+    "EntityVersion": "omnigraph.api.results.history",
     "Graph": "omnigraph.api.graph",
     "Index": "omnigraph.api.results.maintenance_reports",
     "LoadReceipt": "omnigraph.api.results.loads",
     "LocalGraph": "omnigraph.api.local.local_graph",
     "Merged": "omnigraph.api.results.merges",
     "OmnigraphError": "omnigraph.errors",
+    "PropertyOrigin": "omnigraph.api.results.history",
     "Receipt": "omnigraph.api.results.receipts",
     "Recovery": "omnigraph.api.results.maintenance_reports",
     "Repair": "omnigraph.api.results.maintenance_reports",

@@ -166,9 +166,9 @@ class TestStates:
     def test_call_at_value_of_wrong_type_is_refused(
         self, still: og.Graph, call: Callable[[og.Graph, Any], Any]
     ) -> None:
-        for at in (5, date(2020, 1, 1), object()):
+        for at in (5.5, True, date(2020, 1, 1), object()):
             with pytest.raises(
-                InvalidInput, match="a state is a commit, a commit id, a snapshot or a datetime"
+                InvalidInput, match="a state is a commit, the name of a commit, a snapshot, a datetime or a"
             ):
                 call(still, at)
 

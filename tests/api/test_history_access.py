@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -97,6 +97,37 @@ def test_permission_on_the_branch_of_the_commit_alone_is_not_enough(
 ) -> None:
     with pytest.raises(PermissionDenied):
         entry_point.call(handle.acting_as("main"), history.deleted)
+
+
+def test_state_named_by_a_branch_needs_permission_on_the_branch(handle: Graph) -> None:
+    graph = handle.acting_as("all")
+    # The head of the new branch is a commit of main, which the actor may read.
+    branch = graph.branches.create(fresh_name(), "main").name
+    allowed, denied = handle.acting_as("main"), handle.acting_as("dev")
+    assert allowed.snapshot(at="main~1").commit_id == graph.commits()[1].id
+    calls: list[Callable[[Graph, str], object]] = [
+        lambda g, at: g.snapshot(at=at),
+        lambda g, at: g.diff(at, "main"),
+        lambda g, at: g.tags.create(fresh_name(), at),
+    ]
+    for name in (f"{branch}~1", branch):
+        assert graph.snapshot(at=name).branch == "main"
+        for call in calls:
+            with pytest.raises(PermissionDenied):
+                call(allowed, name)
+    for name in ("main~1", "HEAD~1", "main@{2}", "01K"):
+        with pytest.raises(PermissionDenied):
+            denied.snapshot(at=name)
+
+
+def test_history_ends_at_commits_that_the_actor_may_not_read(handle: Graph) -> None:
+    allowed, dev = handle.acting_as("all"), handle.acting_as("dev")
+    assert [item.op for item in allowed.history("Person", "Ann", branch="dev")] == ["insert"]
+    (version,) = dev.history("Person", "Ann", branch="dev")
+    assert (version.op, version.commit.branch, version.gap) == ("unknown", "dev", True)
+    assert [item.op for item in allowed.history("Person", SECRET, branch="dev")] == ["delete", "insert"]
+    assert dev.history("Person", SECRET, branch="dev") == []
+    assert {item.exact for item in dev.blame("Person", "Ann", branch="dev")} == {False}
 
 
 def test_coroutines_deny_the_deleted_state(history: History) -> None:

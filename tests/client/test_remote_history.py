@@ -35,6 +35,27 @@ class TestHistory:
         assert remote.commit(head.id).created_at.utcoffset() == timedelta(0)
         assert remote.recoveries() == local.recoveries() == []
 
+    def test_history_blame_and_names_of_commits_equal_those_of_a_local_graph(
+        self, remote: RemoteGraph, local: Graph
+    ) -> None:
+        local.branches.create("side")
+        local.mutate(ADD, {"n": "Cid"}, branch="side")
+        local.mutate(ADD, {"n": "Dan"})
+        local.branches.merge("side")
+        local.mutate('query wipe() { delete Person where name = "Cid" }')
+        assert remote.history("Person", "Cid") == local.history("Person", "Cid")
+        assert [item.op for item in remote.history("Person", "Cid")] == ["delete", "insert"]
+        assert remote.blame("Person", "Cid", at="HEAD~1") == local.blame("Person", "Cid", at="HEAD~1")
+        assert remote.history("Person", "Cid", branch="side", limit=1) == [local.history("Person", "Cid")[-1]]
+        for name in ("HEAD~2", "side", "main~1^2", "@{2}", local.commits()[0].id[:20].lower()):
+            assert remote.commit(name) == local.commit(name)
+        for at in (2, "HEAD~1", "@{3}"):
+            assert remote.snapshot("side", at).commit_id == local.snapshot("side", at).commit_id
+        since = local.commits()[1].created_at
+        chosen: Any = {"merged": True, "types": ["Person"], "since": since, "limit": None}
+        assert remote.commits(**chosen) == local.commits(**chosen)
+        assert len(remote.commits(merged=True)) == len(remote.commits()) + 1
+
     def test_changes_equal_those_of_a_local_graph_page_by_page(
         self, remote: RemoteGraph, local: Graph
     ) -> None:

@@ -46,6 +46,37 @@ def test_list_commits_with_limit_and_actor(client: httpx.Client) -> None:
     error_body(client.get(f"/commits?limit={2**70}"), 400)
 
 
+def test_list_commits_by_type_time_and_older_state(client: httpx.Client) -> None:
+    made = add(client, "Cid")
+
+    def listed(**params: str) -> list[str]:
+        found = success_body(client.get("/commits", params=params), responses.CommitListOutput)["commits"]
+        return [item["graph_commit_id"] for item in found]
+
+    every = listed()
+    assert listed(type="Person", limit="1") == [made]
+    assert listed(type="Knows") == every[1:]
+    assert listed(snapshot="HEAD~1", merged="true") == every[1:]
+    assert listed(since="2999-01-01") == []
+    error_body(client.get("/commits?type=Nothing"), 404)
+    assert error_body(client.get(f"/commits/{made[:4]}"), 400)["error"].startswith(f"commit '{made[:4]}' is")
+
+
+def test_history_and_blame_name_the_commits_of_an_entity(client: httpx.Client) -> None:
+    made = add(client, "Cid")
+    person = {"type": "Person", "id": "Cid"}
+    versions = success_body(client.get("/history", params=person), change_responses.EntityHistoryOutput)
+    (version,) = versions["versions"]
+    assert (version["op"], version["operation"], version["changed"]) == ("insert", "mutate", [])
+    assert version["commit"]["graph_commit_id"] == made
+    assert version["after"]["properties"]["name"] == "Cid"
+    origins = success_body(client.get("/blame", params=person), change_responses.EntityBlameOutput)
+    assert {item["commit"]["graph_commit_id"] for item in origins["properties"]} == {made}
+    assert {item["property"]: item["value"] for item in origins["properties"]}["name"] == "Cid"
+    error_body(client.get("/blame", params={"type": "Person", "id": "Nemo"}), 404)
+    assert client.get("/history", params={"type": "Person", "id": "Nemo"}).json() == {"versions": []}
+
+
 def test_list_recoveries_without_interrupted_write_is_empty(client: httpx.Client) -> None:
     assert success_body(client.get("/recoveries"), maintenance_responses.RecoveryListOutput) == {
         "recoveries": []

@@ -55,6 +55,7 @@ def _moment(state: State) -> str:
 _BLOB = {"entity": "node", "type": "Person", "id": "Ann", "property": "photo"}
 _NEW: Callable[[State], dict[str, Any]] = lambda state: {"branch": fresh_name(), "from": state.branch}  # noqa: E731
 _ENTITY = {"type": "Person", "id": SECRET}
+_ANN = {"type": "Person", "id": "Ann"}
 
 # Keys are the operation and the parameter or body member.
 ROUTES: dict[str, Build] = {
@@ -68,6 +69,12 @@ ROUTES: dict[str, Build] = {
     "cluster_explain(snapshot)": lambda s: post("/explain", query=ALL, snapshot=s.commit),
     "cluster_getEntity(at)": lambda s: get("/entity", **_ENTITY, branch="dev", at=_moment(s)),
     "cluster_getEntity(snapshot)": lambda s: get("/entity", **_ENTITY, snapshot=s.commit),
+    "cluster_getEntityHistory(at)": lambda s: get("/history", **_ENTITY, branch="dev", at=_moment(s)),
+    "cluster_getEntityHistory(snapshot)": lambda s: get("/history", **_ENTITY, snapshot=s.commit),
+    "cluster_getEntityBlame(at)": lambda s: get("/blame", **_ANN, branch="dev", at=_moment(s)),
+    "cluster_getEntityBlame(snapshot)": lambda s: get("/blame", **_ANN, snapshot=s.commit),
+    "cluster_listCommits(at)": lambda s: get("/commits", branch="dev", at=_moment(s)),
+    "cluster_listCommits(snapshot)": lambda s: get("/commits", snapshot=s.commit),
     "cluster_listIndexes(at)": lambda s: get("/indexes", branch="dev", at=_moment(s)),
     "cluster_listIndexes(snapshot)": lambda s: get("/indexes", snapshot=s.commit),
     "cluster_getSchema(at)": lambda s: get("/schema", branch="dev", at=_moment(s)),
@@ -140,7 +147,18 @@ EVERY_BRANCH = {
 # Names that are no state, in any route. `branch` is the head of a branch, or authorized with `at`.
 NEUTRAL = {
     *("Omnigraph-If-Graph-Commit", "if_commit", "actor", "graph_id", "branch", "target", "delete_branch"),
-    *("allow_data_loss", "backfill", "confirm", "data", "dry_run", "entity", "expect_mutation", "force"),
+    *(
+        "since",
+        "merged",
+        "allow_data_loss",
+        "backfill",
+        "confirm",
+        "data",
+        "dry_run",
+        "entity",
+        "expect_mutation",
+        "force",
+    ),
     *(
         "csv_null",
         "query_id",

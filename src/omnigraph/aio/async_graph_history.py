@@ -6,9 +6,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
     from omnigraph.aio.call_threads import CallThreads
     from omnigraph.api.graph import Graph
-    from omnigraph.api.results.commits import Commit
+    from omnigraph.api.results.commits import At, Commit
+    from omnigraph.api.results.history import EntityVersion, PropertyOrigin
     from omnigraph.api.results.maintenance_reports import Recovery
 
 
@@ -19,23 +23,64 @@ class AsyncGraphHistory:
     _threads: CallThreads
 
     async def commits(
-        self, branch: str = "main", limit: int | None = 50, actor: str | None = None
+        self,
+        branch: str = "main",
+        limit: int | None = 50,
+        actor: str | None = None,
+        *,
+        at: At = None,
+        since: datetime | None = None,
+        types: Sequence[str] | None = None,
+        merged: bool = False,
     ) -> list[Commit]:
         """Return the commits of a branch, newest first, including those before the branch was created.
 
         See `Graph.commits`.
         """
-        return await self._threads.read(lambda: self._graph.commits(branch, limit, actor))
+        return await self._threads.read(
+            lambda: self._graph.commits(branch, limit, actor, at=at, since=since, types=types, merged=merged)
+        )
 
     async def commit(
         self,
         id: str,  # noqa: A002 - the name is part of the API
     ) -> Commit:
-        """Return a commit by its id. Raises `NotFound` if there is none.
+        """Return a commit by its id or another name of it. Raises `NotFound` if there is none.
 
         See `Graph.commit`.
         """
         return await self._threads.read(lambda: self._graph.commit(id))
+
+    async def history(
+        self,
+        type_name: str,
+        id: str | int,  # noqa: A002 - the name is part of the API
+        *,
+        branch: str = "main",
+        at: At = None,
+        limit: int | None = None,
+    ) -> list[EntityVersion]:
+        """Return the versions of a node or edge, newest first: each commit that changed it, and what it changed.
+
+        See `Graph.history`.
+        """
+        return await self._threads.read(
+            lambda: self._graph.history(type_name, id, branch=branch, at=at, limit=limit)
+        )
+
+    async def blame(
+        self,
+        type_name: str,
+        id: str | int,  # noqa: A002 - the name is part of the API
+        *,
+        branch: str = "main",
+        at: At = None,
+    ) -> list[PropertyOrigin]:
+        """Return for each property of a node or edge its value and the commit that set it.
+
+        See `Graph.blame`.
+        """
+        return await self._threads.read(lambda: self._graph.blame(type_name, id, branch=branch, at=at))
 
     async def recoveries(self) -> list[Recovery]:
         """Return the outcomes of interrupted bulk writes on all branches, newest first.

@@ -19,14 +19,15 @@ from omnigraph.api.interface.graph_maintenance import (
 )
 from omnigraph.api.interface.graph_reads import QueryOptions
 from omnigraph.api.interface.graph_writes import MutationOptions
-from omnigraph.api.results.commits import At, Commit
+from omnigraph.api.results.commits import At
 from omnigraph.api.results.loads import LoadReceipt
-from omnigraph.api.results.maintenance_reports import Index, Optimized, Recovery, Repair
+from omnigraph.api.results.maintenance_reports import Index, Optimized, Repair
 from omnigraph.api.results.merges import Merged, MergeRequest
 from omnigraph.api.results.receipts import Receipt
 from omnigraph.api.results.result import Result
 from omnigraph.client.branches import RemoteBranches
 from omnigraph.client.changes import RemoteChangeReads
+from omnigraph.client.history import RemoteHistory
 from omnigraph.client.request_names import condition, limits_of, params_of, place_of, segment
 from omnigraph.client.running_queries import RunningQuery, cancel_running, list_running
 from omnigraph.client.schemas import RemoteSchemaView
@@ -35,7 +36,7 @@ from omnigraph.client.stored_query_calls import QueryEntry, StoredQueryCalls
 from omnigraph.client.tags import RemoteTags
 from omnigraph.client.transport import ROWS, Transport, decode_rows
 from omnigraph.errors import InvalidInput
-from omnigraph.graph.argument_checks import check_text, require_text
+from omnigraph.graph.argument_checks import require_text
 from omnigraph.load.load_request import LoadRequest
 from omnigraph.maintain.backup.copy_report import CopyReport
 from omnigraph.protocol.codec import decode, decode_snapshot, to_json_value
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from omnigraph.maintain.verification.verify_options import VerifyOptions
 
 
-class RemoteGraph(RemoteChangeReads, Graph):
+class RemoteGraph(RemoteChangeReads, RemoteHistory, Graph):
     """A `Graph` on a server. It pickles to the address and the token.
 
     The token determines the actor, so the `actor` of a call must be None or the same. A snapshot describes a
@@ -220,22 +221,6 @@ class RemoteGraph(RemoteChangeReads, Graph):
         return self._transport.call(
             "POST", path, partial(decode, Merged), body=body, writes=not options.dry_run
         )
-
-    # --- history -----------------------------------------------------------------------------------------
-
-    def commit(self, id: str) -> Commit:  # noqa: A002 - the name is part of the API
-        return self._transport.call("GET", f"/commits/{segment(id)}", partial(decode, Commit))
-
-    def recoveries(self) -> list[Recovery]:
-        return self._transport.call("GET", "/recoveries", partial(decode, list[Recovery]))
-
-    def _commits(self, branch: str, limit: int | None, actor: str | None) -> list[Commit]:
-        params = {
-            "branch": require_text("branch", branch),
-            "limit": limit,
-            "actor": check_text("actor", actor),
-        }
-        return self._transport.call("GET", "/commits", partial(decode, list[Commit]), params=params)
 
     # --- maintenance -------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from omnigraph.budget.query_budget import QueryLimits
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.argument_checks import require_text
 from omnigraph.graph.branch_names import MAIN, branch_not_found
+from omnigraph.graph.state_names import qualify
 from omnigraph.protocol.codec import IF_COMMIT, decode, to_json_value
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def state_of(branch: str, at: At = None) -> dict[str, str]:
         return {"branch": branch}
     if isinstance(state, datetime):
         return {"branch": branch, "at": timestamp(state)}
-    return {"snapshot": state if isinstance(state, str) else state.commit_id}
+    return {"snapshot": qualify(state, branch.strip()) if isinstance(state, str) else state.commit_id}
 
 
 def place_of(transport: Transport, branch: str, at: At = None) -> dict[str, str]:

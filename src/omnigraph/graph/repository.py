@@ -248,7 +248,7 @@ class Repository:
         return head
 
     def snapshot(self, branch: str = MAIN, at: At = None) -> Snapshot:
-        """Return the snapshot of a branch now, or at the commit id, tag, snapshot or time `at`.
+        """Return the snapshot of a branch now, or at the name of a commit, the snapshot or the time `at`.
 
         A time with microseconds is exact. A time without microseconds includes its whole millisecond.
         """
@@ -261,7 +261,7 @@ class Repository:
         # The branch must exist even when `at` is a commit id.
         head = self._head(view, branch).commit
         if isinstance(at, str):
-            commit = find_named_commit(self.manifest, view, at)
+            commit = find_named_commit(self.manifest, view, at, branch)
         else:
             commit = commit_at(self.manifest, view, head, last_micros_of(at))
         return replace(self._snapshot(branch, commit), is_head=commit.id == head.id)
@@ -292,7 +292,7 @@ class Repository:
         return Catalog.from_json(json.loads(self.manifest.schema(self.manifest.view, schema)))
 
     def commit(self, id_: str) -> CommitRecord:
-        """Return a commit by its id or by a tag; `NotFound` if there is none."""
+        """Return the commit that a text names, see `find_named_commit`; `NotFound` if there is none."""
         return find_named_commit(self.manifest, self.manifest.refresh(), require_text("id", id_))
 
     def commits(self, branch: str = MAIN) -> Iterator[CommitRecord]:
@@ -371,7 +371,7 @@ class Repository:
         """Return the commit at `at`; `NotFound` if garbage collection removed the data of one of its tables."""
         name = at.commit_id if isinstance(at, Snapshot) else at
         if isinstance(name, str):
-            commit = find_named_commit(self.manifest, view, name)
+            commit = find_named_commit(self.manifest, view, name, normalize_branch_name(source))
         else:
             commit = self.snapshot(source, at).commit
         check_readable(self.manifest, view, self._snapshot(source, commit).state)

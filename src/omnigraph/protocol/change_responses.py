@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
-from omnigraph.protocol.responses import ResponseModel
+from omnigraph.protocol.responses import CommitOutput, ResponseModel
 from omnigraph.protocol.wire_types import ChangeOpOutput, EntityKindOutput, Int64
 
 
@@ -76,6 +76,45 @@ class ChangeFeedOutput(ResponseModel):
     next_page_token: str | None = None
     cursor: str | None = None
     caught_up: bool | None = None
+
+
+class EntityVersionOutput(ResponseModel):
+    """A commit that changed an entity. An insert has only `after`, a delete only `before`.
+
+    `changed` has the properties that an update changed. `op` is `unknown` if it would be `insert`, but the states
+    before were reclaimed or may not be read. With `gap`, states between this version and the one before were
+    reclaimed.
+    """
+
+    commit: CommitOutput
+    operation: str
+    op: Literal["insert", "update", "delete", "unknown"]
+    before: ChangeImageOutput | None = None
+    after: ChangeImageOutput | None = None
+    changed: list[str]
+    gap: bool
+
+
+class EntityHistoryOutput(ResponseModel):
+    """Versions of an entity, newest first."""
+
+    versions: list[EntityVersionOutput]
+
+
+class PropertyOriginOutput(ResponseModel):
+    """A property, its value, and the commit that set it. `exact` is false if the value may be older."""
+
+    property: str
+    value: Any
+    commit: CommitOutput
+    operation: str
+    exact: bool
+
+
+class EntityBlameOutput(ResponseModel):
+    """Properties of an entity with the commits that set them."""
+
+    properties: list[PropertyOriginOutput]
 
 
 class ChangeBaselineOutput(ResponseModel):

@@ -11,6 +11,7 @@ from omnigraph.lang.temporal import epoch_micros
 if TYPE_CHECKING:
     from omnigraph.api.interface.tags import Tag
     from omnigraph.api.results.commits import Commit
+    from omnigraph.api.results.history import EntityVersion, PropertyOrigin
     from omnigraph.api.results.loads import LoadReceipt
     from omnigraph.api.results.maintenance_reports import Recovery
     from omnigraph.api.results.merges import Merged
@@ -54,6 +55,30 @@ def commit_body(commit: Commit) -> dict[str, Any]:
     if commit.recovered:
         body["recovered_by"] = RECOVERY_ACTOR
     return body
+
+
+def version_body(version: EntityVersion) -> dict[str, Any]:
+    """Return the body of a version of an entity. `before` and `after` are left out if there is none."""
+    images = {"before": version.before, "after": version.after}
+    return {
+        "commit": commit_body(version.commit),
+        "operation": version.commit.operation,
+        "op": version.op,
+        **{name: image for name, image in images.items() if image is not None},
+        "changed": list(version.changed),
+        "gap": version.gap,
+    }
+
+
+def origin_body(origin: PropertyOrigin) -> dict[str, Any]:
+    """Return the body of the origin of a property."""
+    return {
+        "property": origin.property,
+        "value": origin.value,
+        "commit": commit_body(origin.commit),
+        "operation": origin.commit.operation,
+        "exact": origin.exact,
+    }
 
 
 def recovery_body(recovery: Recovery) -> dict[str, Any]:

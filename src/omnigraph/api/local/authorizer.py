@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.api.results.changes import State, named_state
 from omnigraph.api.results.commits import At, state_at
-from omnigraph.errors import NotFound, PermissionDenied
+from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
 from omnigraph.graph.argument_checks import check_text
 from omnigraph.graph.branch_names import MAIN, has_form_of_commit_id, normalize_branch_name
 
@@ -80,14 +80,18 @@ class Authorizer:
         is_named = isinstance(state, datetime) or normalize_branch_name(branch) != MAIN
         if is_named:
             self.authorize(action, branch, actor=actor)
+        start = self._named_branch(state, branch) if isinstance(state, str) else None
+        if start is not None:
+            self.authorize(action, start, actor=actor)
         try:
             snapshot = self.repository.snapshot(branch, state)
-        except NotFound:
+        except (NotFound, InvalidInput):
             if not isinstance(state, datetime):
-                # Only an actor that may act on every branch learns that a commit does not exist.
+                # Only an actor that may act on every branch learns which commits exist.
                 self.authorize(action, actor=actor)
             raise
-        if not (is_named and self._is_head(branch, snapshot.commit)):
+        named = start or (branch if is_named else None)
+        if named is None or not self._is_head(named, snapshot.commit):
             self.authorize_commit(action, snapshot.commit, actor=actor)
         # Returning the snapshot ensures that the authorized state is the one that is read.
         return snapshot
@@ -123,9 +127,13 @@ class Authorizer:
         """Authorize an action on a state; return its snapshot, and its branch if a branch named it."""
         from omnigraph.changes.states import find_state
 
+        named = named_state(state)
+        start = self._named_branch(named, MAIN) if self.gate is not None and isinstance(named, str) else None
+        if start is not None:
+            self.authorize(action, start, actor=actor)
         try:
-            snapshot, branch = find_state(self.repository, named_state(state))
-        except NotFound:
+            snapshot, branch = find_state(self.repository, named)
+        except (NotFound, InvalidInput):
             self.authorize(action, actor=actor)
             raise
         if branch is None and isinstance(state, datetime):
@@ -137,6 +145,12 @@ class Authorizer:
         else:
             self.authorize(action, branch, actor=actor)
         return snapshot, branch
+
+    def _named_branch(self, name: str, branch: str) -> str | None:
+        from omnigraph.graph.commit_names import named_branch
+
+        manifest = self.repository.manifest
+        return named_branch(manifest, manifest.refresh(), name, normalize_branch_name(branch))
 
     def _is_head(self, branch: str, commit: CommitRecord) -> bool:
         return self.repository.head(branch, refresh=False).commit.id == commit.id

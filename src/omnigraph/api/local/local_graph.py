@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.access import Address
@@ -25,6 +24,7 @@ from omnigraph.api.local.checked_queries import SELECTION, CheckedQueries
 from omnigraph.api.local.local_branches import LocalBranches
 from omnigraph.api.local.local_changes import LocalChangeReads
 from omnigraph.api.local.local_exports import run_export
+from omnigraph.api.local.local_history import LocalHistory
 from omnigraph.api.local.local_loads import run_load
 from omnigraph.api.local.local_merges import run_revert
 from omnigraph.api.local.local_mutations import run_mutation
@@ -35,7 +35,7 @@ from omnigraph.api.local.open_options import OpenOptions
 from omnigraph.api.local.spark_reads import is_for_spark, spark_frame, spark_rows
 from omnigraph.api.results.commits import At, Commit
 from omnigraph.api.results.loads import LoadReceipt
-from omnigraph.api.results.maintenance_reports import Index, Optimized, Recovery, Repair
+from omnigraph.api.results.maintenance_reports import Index, Optimized, Repair
 from omnigraph.api.results.merges import Merged, MergeRequest
 from omnigraph.api.results.receipts import Receipt
 from omnigraph.api.results.result import Result
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from omnigraph.rules.external_blobs import ExternalBlobPolicy
 
 
-class LocalGraph(LocalChangeReads, Graph):
+class LocalGraph(LocalChangeReads, LocalHistory, Graph):
     """A `Graph` over a repository. `options` are the arguments with which a pickled handle is opened again."""
 
     def __init__(
@@ -215,21 +215,7 @@ class LocalGraph(LocalChangeReads, Graph):
             self._repository, commit_id, replace(options, actor=actor), self._authorizer, self._reader.ids
         )
 
-    # --- history -----------------------------------------------------------------------------------------
-
-    def commit(self, id: str) -> Commit:  # noqa: A002 - the name is part of the API
-        self._authorizer.authorize("read")
-        return Commit.of(self._repository.commit(id))
-
-    def recoveries(self) -> list[Recovery]:
-        self._authorizer.authorize("read")
-        return [Recovery.of(record) for record in reversed(self._repository.recoveries())]
-
-    def _commits(self, branch: str, limit: int | None, actor: str | None) -> list[Commit]:
-        self._authorizer.authorize("read", branch)
-        records = self._repository.commits(branch)
-        selected = (record for record in records if actor is None or record.actor == actor)
-        return [Commit.of(record) for record in islice(selected, limit)]
+    # --- operation ---------------------------------------------------------------------------------------
 
     def health_check(self) -> HealthCheck:
         """Return a check of the manifest and of the files of branch heads, for repeated use."""

@@ -12,6 +12,7 @@ from omnigraph.api.results.merges import Merged, MergeRequest
 from omnigraph.api.results.receipts import by_type_name
 from omnigraph.errors import Conflict, InvalidInput, MergeConflicts, OmnigraphError
 from omnigraph.graph.branch_names import normalize_branch_name
+from omnigraph.graph.state_names import qualify
 
 if TYPE_CHECKING:
     from omnigraph.api.local.authorizer import Authorizer
@@ -75,7 +76,9 @@ def run_revert(
     from omnigraph.graph.write_request import WriteRequest
     from omnigraph.merge.prepare_merge import prepare_revert
 
-    commit_id = authorizer.authorize_commit_id("read", commit_id, actor=request.actor)
+    commit_id = authorizer.authorize_commit_id(
+        "read", qualify(commit_id, request.into.strip()), actor=request.actor
+    )
     options = _merge_options(repository, request, cache)
     undone = repository.snapshot(request.into, commit_id)
     if undone.commit.parent is None:

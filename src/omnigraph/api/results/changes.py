@@ -38,8 +38,8 @@ __all__ = [
     "named_state",
 ]
 
-# A branch name, a commit, a commit id, a time on main, or a snapshot.
-State: TypeAlias = "str | datetime | Commit | Snapshot"
+# A branch, a commit, the name of a commit, a time or a manifest version of main, or a snapshot.
+State: TypeAlias = "str | int | datetime | Commit | Snapshot"
 
 
 @dataclass(frozen=True)

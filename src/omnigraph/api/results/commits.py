@@ -63,8 +63,9 @@ class Commit:
         )
 
 
-# A state of the graph: a commit, a commit id, a snapshot, a time on the branch, or None for the head of the branch.
-At: TypeAlias = "str | datetime | Commit | Snapshot | None"
+# A state of the graph: a commit, the name of a commit, a snapshot, a time or a manifest version of the branch, or
+# None for the head of the branch.
+At: TypeAlias = "str | int | datetime | Commit | Snapshot | None"
 
 
 def state_at(at: At) -> str | datetime | Snapshot | None:
@@ -72,11 +73,13 @@ def state_at(at: At) -> str | datetime | Snapshot | None:
 
     Raises `InvalidInput` if `at` is a value of another type.
 
-    >>> state_at("01JBZ8Q0000000000000000000")
-    '01JBZ8Q0000000000000000000'
+    >>> state_at("01JBZ8Q0000000000000000000"), state_at(7)
+    ('01JBZ8Q0000000000000000000', '@{7}')
     """
     if at is None or isinstance(at, str | datetime):
         return at
+    if type(at) is int:
+        return f"@{{{at}}}"
     if isinstance(at, Commit):
         return at.id
     # Imported late because it imports the storage packages. A caller that has a snapshot has imported them.
@@ -84,7 +87,8 @@ def state_at(at: At) -> str | datetime | Snapshot | None:
 
     if not isinstance(at, Snapshot):
         raise InvalidInput(
-            f"a state is a commit, a commit id, a snapshot or a datetime, not a value of {type(at).__name__}"
+            "a state is a commit, the name of a commit, a snapshot, a datetime or a manifest version,"
+            f" not a value of {type(at).__name__}"
         )
     return at
 

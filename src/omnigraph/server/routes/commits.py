@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Query
 from starlette.responses import Response
@@ -12,15 +12,16 @@ from omnigraph.errors import InvalidInput
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.protocol import responses
 from omnigraph.protocol.codec import encode_snapshot
-from omnigraph.protocol.requests import BranchName, Timestamp
+from omnigraph.protocol.requests import Timestamp
 from omnigraph.protocol.result_bodies import commit_body
 from omnigraph.server.http.request_context import Context, Segment
 from omnigraph.server.http.routing import SUCCESS, graph_router
+from omnigraph.server.routes.reads import SnapshotParameters
 
 router = graph_router("commits")
 
 # Larger than any number of commits.
-_MAX_LIMIT = 2**53
+MAX_LIMIT: Final = 2**53
 
 
 @router.get(
@@ -31,14 +32,24 @@ _MAX_LIMIT = 2**53
 )
 async def list_commits(
     context: Context,
-    branch: BranchName = "main",
-    limit: Annotated[int | None, Query(ge=0, le=_MAX_LIMIT)] = None,
+    start: SnapshotParameters,
+    limit: Annotated[int | None, Query(ge=0, le=MAX_LIMIT)] = None,
     actor: str | None = None,
+    since: Annotated[Timestamp | None, Query(description="Only commits that are not older.")] = None,
+    types: Annotated[
+        list[str], Query(alias="type", description="Only commits that changed rows of one of these types.")
+    ] = [],  # noqa: B006 - a declaration
+    merged: Annotated[bool, Query(description="Include the commits of merged branches.")] = False,
 ) -> Response:
-    """List the commits of a branch, newest first. Includes commits from before the branch was created."""
-    context.authorize("read", branch)
+    """List the commits of a branch, newest first. Includes commits from before the branch was created.
+
+    `snapshot` or `at` begins with an older state.
+    """
+    start.authorize(context)
     return await context.read(
-        lambda graph: graph.commits(branch, limit, actor),
+        lambda graph: graph.commits(
+            limit=limit, actor=actor, since=since, types=types, merged=merged, **start.arguments
+        ),
         lambda commits: {"commits": [commit_body(commit) for commit in commits]},
     )
 

@@ -303,6 +303,10 @@ class Manifest:
         """Return the rows of one file as texts by key; `StorageError` if they cannot be read."""
         return self._rows.read(view, file)
 
+    def keys(self, view: ManifestView, file: ManifestFile) -> Sequence[str]:
+        """Return the keys of the rows of a log file, without their bodies."""
+        return self._rows.keys(view, file)
+
     # --- compare-and-swap --------------------------------------------------------------------------------
 
     def replace_heads_if_equal(

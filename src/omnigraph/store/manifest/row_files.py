@@ -226,6 +226,14 @@ class RowFiles:
                 self._found.update(found)
         return decode_row(file_path(file), key, body)
 
+    def keys(self, view: ManifestView, file: ManifestFile) -> Sequence[str]:
+        """Return the keys of the rows of a log file. The bodies of a large file are not read."""
+        if file.rows <= _MAX_ROWS_TO_CACHE_FILE:
+            return list(self.read(view, file))
+        with self._reading("search", file):
+            keys: list[str] = self._open_fragment(view, file).to_table(columns=["key"])["key"].to_pylist()
+        return keys
+
     def write_file(self, file: tuple[str, Rows]) -> FragmentMetadata:
         """Write a file, given as its name and its rows."""
         return self.write(*file)
