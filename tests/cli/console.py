@@ -24,8 +24,9 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 EXAMPLE = re.compile(
     r"(?P<cursor>(?<![\w-])[\w-]{120,}(?![\w-]))"
     r"|(?P<id>\b[0-9A-HJKMNP-TV-Z]{26}\b)"
+    r"|(?P<short>\b01[0-9A-HJKMNP-TV-Z]{8,23}\b)"
     r"|(?P<version>\b\d{19,20}\b)"
-    r"|(?P<time>\b\d{16}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)"
+    r"|(?P<time>\b\d{16}\b|\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{6})?Z)"
     r"|(?P<size>\b[1-9]\d* bytes\b)"
 )
 

@@ -87,6 +87,24 @@ COMMANDS = (
         "tag_commands",
         "Create, list and delete tags. A tag is a name for a commit, and keeps its data.",
     ),
+    Entry(
+        "log",
+        "history.log",
+        "log",
+        "Print the commits of a branch, newest first: short id, time, actor, operation, branch and message.",
+    ),
+    Entry(
+        "history",
+        "history.entity_history",
+        "history",
+        "Print the versions of a node or edge, newest first: each commit that changed it, and what it changed.",
+    ),
+    Entry(
+        "blame",
+        "history.entity_history",
+        "blame",
+        "Print for each property of a node or edge its value, and the commit that set it.",
+    ),
     Entry("commit", "history.commit", "commit_commands", "List commits, and show a commit and its changes."),
     Entry("changes", "history.changes", "change_commands", "Read the change feed of a branch."),
     Entry(

@@ -52,6 +52,12 @@ def complete_branch(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
+def complete_state(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the matching names of states: HEAD, and the branches of the addressed graph."""
+    heads = ["HEAD"] if "HEAD".startswith(incomplete) else []
+    return [*heads, *complete_branch(ctx, incomplete)]
+
+
 def _value(words: list[str], option: str) -> str | None:
     return next((word.partition("=")[2] for word in words if word.startswith(f"{option}=")), None)
 

@@ -89,6 +89,9 @@ def root(
             "--verify-reads", help="Compare every file in storage with its digest when it is first read."
         ),
     ] = False,
+    _no_pager: Annotated[
+        bool, typer.Option("--no-pager", help="Do not show long output in a pager on a terminal.")
+    ] = False,
     _debug: Annotated[bool, typer.Option("--debug", help="Print the Python traceback of a failure.")] = False,
     _version: Annotated[
         bool,
@@ -103,7 +106,7 @@ def root(
 ) -> None:
     """Store the global options in the context for the command.
 
-    `--debug` and `--version` take effect before this runs.
+    `--debug`, `--no-pager` and `--version` take effect before this runs.
     """
     chosen = GlobalOptions(
         actor=_single_value("--as", as_),

@@ -40,7 +40,9 @@ WITH_ACTOR = frozenset(
     }
 )
 # Commands whose positional arguments are not the URI of a graph.
-WITHOUT_URI = frozenset({"query", "read", "explain", "mutate", "change", "get", "blob get", "blob stat"})
+WITHOUT_URI = frozenset(
+    {"query", "read", "explain", "mutate", "change", "get", "history", "blame", "blob get", "blob stat"}
+)
 _CONTROL = frozenset({"cluster", "policy", "queries"})
 _LOCAL = frozenset({"alias", "embed", "fmt", "login", "logout", "pipeline", "profile", "version"})
 

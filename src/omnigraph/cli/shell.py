@@ -7,7 +7,7 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from typer.core import TyperGroup
@@ -18,8 +18,26 @@ from omnigraph.errors import InvalidInput, OmnigraphError
 FAILURE = 1
 
 # Options of `omnigraph` itself that may also be written after a command: flags, and options with a value.
-GLOBAL_FLAGS = frozenset({"--debug", "--version", "-v", "--yes", "--quiet"})
+GLOBAL_FLAGS = frozenset({"--debug", "--version", "-v", "--yes", "--quiet", "--no-pager"})
 GLOBAL_VALUES = frozenset({"--as", "--store", "--server", "--graph", "--profile", "--cluster"})
+
+# Commands whose output may be longer than the screen.
+PAGED = frozenset(
+    {
+        "blame",
+        "changes",
+        "commit",
+        "diff",
+        "du",
+        "explain",
+        "help",
+        "history",
+        "log",
+        "query",
+        "read",
+        "snapshot",
+    }
+)
 
 # Metavars of parameters that take a file name.
 _FILES = re.compile("FILE|DIR|PATH|CONFIG|BUNDLE")
@@ -120,7 +138,8 @@ class CommandLine(TyperGroup):
                 refuse_invalid_unicode(self, words)
                 if warning:
                     print_warning(warning)
-                return super().main(words, *rest, **extra)
+                with _pager(words):
+                    return super().main(words, *rest, **extra)
             finally:
                 # A closed pipe is detected here. At interpreter exit it could not be handled.
                 if sys.stdout is not None:
@@ -139,6 +158,17 @@ class CommandLine(TyperGroup):
         except Exception as error:  # noqa: BLE001 - an internal error is reported without a traceback
             _report(error, debug)
         sys.exit(FAILURE)
+
+
+def _pager(words: Sequence[str]) -> AbstractContextManager[None]:
+    """Return the pager for the output of the command, if it is for people and stdout is a terminal."""
+    command = next((word for word in words if not word.startswith("-")), None)
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    if command not in PAGED or not is_terminal or "--no-pager" in words or "--json" in words:
+        return nullcontext()
+    from omnigraph.cli.render.pager import paged_output
+
+    return paged_output()
 
 
 def _report(error: Exception, debug: bool) -> None:

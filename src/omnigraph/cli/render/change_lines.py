@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
@@ -93,18 +93,25 @@ def cause_lines(cause: ChangeCause) -> Iterator[str]:
 def change_lines(change: EntityChange) -> Iterator[str]:
     """Yield the lines of one change: operation, entity, endpoints of an edge, and the affected values."""
     yield f"{change.op} {change.kind} {change.type_name} {escape_unprintable(change.id)}\n"
-    before, after = change.before or {}, change.after or {}
+    yield from value_lines(change.op, change.before, change.after, change.changed)
+
+
+def value_lines(
+    op: str, before_image: Image | None, after_image: Image | None, changed: Sequence[str]
+) -> Iterator[str]:
+    """Yield the lines of the endpoints and the affected values of a change."""
+    before, after = before_image or {}, after_image or {}
     ends = [_ends(image) for image in (before, after) if "endpoints" in image]
     if ends:
         yield f"  {' => '.join(dict.fromkeys(ends))}\n"
     old, new = before.get("properties", {}), after.get("properties", {})
-    if change.op == "update":
+    if op == "update":
         for key in dict.fromkeys([*new, *old]):
             was, is_ = old.get(key, _ABSENT), new.get(key, _ABSENT)
-            if key in change.changed or (was is _ABSENT) != (is_ is _ABSENT):
+            if key in changed or (was is _ABSENT) != (is_ is _ABSENT):
                 yield f"  {key}: {_format_value(was)} -> {_format_value(is_)}\n"
         return
-    sign = "+" if change.op == "insert" else "-"
+    sign = "-" if op == "delete" else "+"
     for key, value in (new or old).items():
         yield f"  {sign} {key}: {_format_value(value)}\n"
 
