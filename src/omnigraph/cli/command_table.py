@@ -178,7 +178,7 @@ COMMANDS = (
     Entry(
         "embed",
         "data.embed",
-        "embed",
+        "embed_commands",
         "Compute the missing embeddings of the records in a file, from the texts of their properties.",
         global_options=False,
     ),

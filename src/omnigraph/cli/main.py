@@ -119,7 +119,8 @@ def root(
         quiet=quiet,
         verify_reads=verify_reads,
     )
-    if ctx.invoked_subcommand is not None and capability(ctx.invoked_subcommand) == "local":
+    # `embed` refuses them itself, because its subcommands address a graph.
+    if ctx.invoked_subcommand not in (None, "embed") and capability(ctx.invoked_subcommand) == "local":
         refuse_options(ctx.invoked_subcommand, chosen)
     ctx.obj = chosen
 

@@ -10,7 +10,19 @@ from omnigraph.errors import InvalidInput
 Capability: TypeAlias = Literal["any", "served", "direct", "control", "local"]
 
 DIRECT = frozenset(
-    {"init", "optimize", "repair", "cleanup", "lint", "schema plan", "backup", "restore", "clone"}
+    {
+        "init",
+        "optimize",
+        "repair",
+        "cleanup",
+        "lint",
+        "schema plan",
+        "backup",
+        "restore",
+        "clone",
+        "embed status",
+        "embed refresh",
+    }
 )
 # The commands on storage that also accept `--cluster` with `--graph`.
 CLUSTERED = frozenset({"optimize", "repair", "verify", "cleanup", "lint"})
@@ -31,6 +43,7 @@ WITH_ACTOR = frozenset(
         "branch create",
         "branch delete",
         "branch merge",
+        "embed refresh",
         "tag create",
         "tag delete",
         "pipeline",

@@ -23,6 +23,7 @@ from omnigraph.api.local.authorizer import Authorizer
 from omnigraph.api.local.checked_queries import SELECTION, CheckedQueries
 from omnigraph.api.local.local_branches import LocalBranches
 from omnigraph.api.local.local_changes import LocalChangeReads
+from omnigraph.api.local.local_embeddings import LocalEmbeddings
 from omnigraph.api.local.local_exports import run_export
 from omnigraph.api.local.local_history import LocalHistory
 from omnigraph.api.local.local_loads import run_load
@@ -80,6 +81,7 @@ class LocalGraph(LocalChangeReads, LocalHistory, Graph):
         self.branches = LocalBranches(repository, authorizer, reader.ids)
         self.tags = LocalTags(repository, authorizer)
         self.schema = LocalSchemaView(repository, authorizer)
+        self.embeddings = LocalEmbeddings(repository, authorizer, reader)
         self._options = options
         self._reader = reader
         self._queries = CheckedQueries()

@@ -9,7 +9,15 @@ from omnigraph.catalog.migration.renames import PropertyName, TypeName
 from omnigraph.catalog.schema_merge.members import Presence
 from omnigraph.catalog.schema_merge.merged_types import DraftType
 from omnigraph.catalog.schema_merge.three_way import MatchedCatalogs, MatchedProperty, MatchedType, Side
-from omnigraph.lang.schema import EdgeType, InterfaceType, NodeType, Schema, all_types
+from omnigraph.lang.schema import (
+    AnyType,
+    EdgeType,
+    InterfaceType,
+    NodeType,
+    Schema,
+    all_types,
+    embedding_record_name,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +62,20 @@ def build_schema(catalogs: MatchedCatalogs, drafts: Mapping[str, DraftType]) -> 
 def _inherited_names(
     catalogs: MatchedCatalogs, drafts: Mapping[str, DraftType], draft: DraftType
 ) -> dict[str, str]:
-    """Return the names of the inherited properties of a draft by key, from its interfaces."""
+    """Return the names of the inherited properties of a draft by key.
+
+    They come from its interfaces, or are the records of its embeddings, which are named after their vectors.
+    """
     names: dict[str, str] = {}
+    vectors: dict[str, str] = {}
     for key, matched in draft.matched.properties.items():
         for index, prop in enumerate(matched.properties.parts):
             node = draft.matched.types.parts[index]
             if key in draft.members.properties or prop is None or not prop.inherited:
                 continue
+            vector = _recorded_vector(node, prop.name)
+            if vector is not None:
+                vectors[key] = (draft.matched.columns.parts[index] or {})[vector]
             for implemented in node.implements if isinstance(node, NodeType) else ():
                 interface = (catalogs.keys.parts[index] or {})["interface", implemented]
                 columns = catalogs.types[interface].columns.parts[index] or {}
@@ -68,7 +83,18 @@ def _inherited_names(
                     declared = drafts[interface].members.properties.get(columns[prop.name])
                     if declared is not None:
                         names[key] = declared.name
+    for key, vector_key in vectors.items():
+        own = draft.members.properties.get(vector_key)
+        name = names.get(vector_key) if own is None else own.name
+        if name is not None:
+            names[key] = embedding_record_name(name)
     return names
+
+
+def _recorded_vector(node: AnyType | None, name: str) -> str | None:
+    """Return the vector property whose record has a name, or None."""
+    embedded = node.embedded if isinstance(node, NodeType) else ()
+    return next((item.name for item in embedded if item.record == name), None)
 
 
 def trace_types(catalogs: MatchedCatalogs, drafts: Mapping[str, DraftType], schema: Schema) -> SchemaOrigins:

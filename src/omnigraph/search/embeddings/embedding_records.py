@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from enum import Enum
 from typing import Any, Final
 
 import pyarrow as pa
@@ -46,14 +47,37 @@ def recorded_model(record: str) -> str:
     return record.rpartition(" ")[0]
 
 
-def is_current(embed: Embed, record: str, text: str | None) -> bool:
-    """Return whether the vector with a record is that of a text and of the model in the schema."""
-    if record == given_record(embed):
-        return True
-    return text is not None and record == embedding_record(embed, text)
-
-
 def record_array(embed: Embed, texts: Iterable[Any]) -> pa.Array:
     """Return the records of given vectors with these texts; a text may be null."""
     given = given_record(embed)
     return pa.array([given if text is None else embedding_record(embed, text) for text in texts], pa.string())
+
+
+class EmbeddingState(Enum):
+    """How the vector of a row relates to its text and to the model of the schema.
+
+    A vector is `UNRECORDED` if it was stored before its property had a provider. A row without a text needs no
+    vector: its state is `EMPTY`.
+    """
+
+    CURRENT = "current"
+    STALE = "stale"
+    MISSING = "missing"
+    UNRECORDED = "unrecorded"
+    EMPTY = "empty"
+
+
+def state_of(embed: Embed, text: str | None, record: str | None, *, has_vector: bool) -> EmbeddingState:
+    """Return the state of the vector of a row.
+
+    >>> embed = Embed("body", "small", "openai")
+    >>> state_of(embed, "tea", embedding_record(embed, "coffee"), has_vector=True)
+    <EmbeddingState.STALE: 'stale'>
+    """
+    if not has_vector:
+        return EmbeddingState.EMPTY if text is None else EmbeddingState.MISSING
+    if record is None:
+        return EmbeddingState.UNRECORDED
+    if record == given_record(embed) or (text is not None and record == embedding_record(embed, text)):
+        return EmbeddingState.CURRENT
+    return EmbeddingState.STALE

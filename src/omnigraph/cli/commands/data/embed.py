@@ -8,14 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.commands.maintenance import embeddings
+from omnigraph.cli.options import GlobalOptions, refuse_options
 from omnigraph.cli.render.output import count, escape_unprintable, print_json, print_line
-from omnigraph.cli.target import JsonOption
+from omnigraph.cli.target import EPILOG, JsonOption
 
 if TYPE_CHECKING:
     from omnigraph.api.embedding.embed_records import EmbedJob, EmbedMode
 
 
+embed_commands = typer.Typer()
+embed_commands.command("status", epilog=EPILOG)(embeddings.status)
+embed_commands.command("refresh", epilog=EPILOG)(embeddings.refresh)
+
+
+@embed_commands.callback(invoke_without_command=True)
 def embed(
+    ctx: typer.Context,
     seed: Annotated[
         Path | None,
         typer.Option("--seed", metavar="YAML", help="Manifest that names the input, output and spec."),
@@ -49,8 +58,12 @@ def embed(
     """Compute the missing embeddings of the records in a file, from the texts of their properties.
 
     Environment variables select the provider; OMNIGRAPH_EMBEDDINGS_MOCK=1 computes deterministic vectors without a
-    model. The command does not use a graph: load its output.
+    model. Without a subcommand no graph is used: load the output. The subcommands work on the embeddings that a
+    graph stores.
     """
+    if ctx.invoked_subcommand is not None:
+        return
+    refuse_options("embed", ctx.find_object(GlobalOptions) or GlobalOptions())
     from omnigraph.api.embedding.embed_records import EmbedJob, embed_file
     from omnigraph.api.embedding.embed_spec import RecordSelector, read_manifest, read_spec
     from omnigraph.search.embeddings.provider_settings import EmbeddingSettings
