@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.api.results.merges import Merged
     from omnigraph.api.results.receipts import Receipt
     from omnigraph.api.results.result import Result
+    from omnigraph.api.schema_proposals import schema_from
     from omnigraph.client.entry import connect
     from omnigraph.errors import OmnigraphError
     from omnigraph.maintain.backup.copy_report import CopyReport
@@ -58,6 +59,7 @@ __all__ = [
     "local_embedder",
     "open",
     "restore",
+    "schema_from",
 ]
 
 __version__ = "0.1.0"
@@ -91,6 +93,7 @@ _MODULES = {
     "local_embedder": "omnigraph.api.entry",
     "open": "omnigraph.api.entry",
     "restore": "omnigraph.api.backups",
+    "schema_from": "omnigraph.api.schema_proposals",
 }
 
 

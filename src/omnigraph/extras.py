@@ -14,6 +14,7 @@ from omnigraph.errors import InvalidInput
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "avro": ("fastavro",),
     "mcp": ("mcp", "mcp_types"),
+    "networkx": ("networkx",),
     "onnx": ("onnxruntime", "tokenizers"),
     "otel": ("opentelemetry",),
     "pandas": ("pandas",),

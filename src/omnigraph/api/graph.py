@@ -16,6 +16,7 @@ from omnigraph.api.interface.schemas import SchemaView
 from omnigraph.api.interface.tags import Tags
 from omnigraph.api.interface.type_reads import TypeReads
 from omnigraph.api.interface.type_writes import TypeWrites
+from omnigraph.api.results.commits import Commit
 
 
 class Graph(GraphReads, TypeReads, GraphWrites, TypeWrites, GraphHistory, ChangeReads, GraphMaintenance):
@@ -47,6 +48,22 @@ class Graph(GraphReads, TypeReads, GraphWrites, TypeWrites, GraphHistory, Change
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.uri!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the types of the branch ``main`` with their numbers of rows, for notebooks."""
+        from omnigraph.api.display.html_table import html_table
+
+        head = self.snapshot()
+        tables = head.catalog.tables.values()
+        rows = [[table.name, table.kind, head.pin(table.key).rows] for table in tables]
+        rows.sort(key=lambda row: (row[1] != "node", row[0]))
+        when = Commit.of(head.commit).created_at
+        caption = (
+            f"{self.uri} · main at {head.commit_id} · {head.commit.operation}, {when:%Y-%m-%d %H:%M} UTC"
+        )
+        return html_table(
+            ["type", "kind", "rows"], sorted(rows, key=lambda row: (row[1] != "node", row[0])), caption
+        )
 
     @property
     @abstractmethod

@@ -182,7 +182,7 @@ COMMANDS = (
         "Compute the missing embeddings of the records in a file, from the texts of their properties.",
         global_options=False,
     ),
-    Entry("schema", "schema", "schema_commands", "Show, check, plan and apply schemas."),
+    Entry("schema", "schema", "schema_commands", "Show, infer, check, plan and apply schemas."),
     Entry(
         "queries",
         "serving.queries",

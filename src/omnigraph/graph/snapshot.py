@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.read_leases import ReadLeases
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Snapshot:
     """The state of the graph at one commit. Reads do not access the head of the branch again.
 
@@ -34,6 +34,12 @@ class Snapshot:
     # Whether the commit was the head of its branch when the manifest was read for the present call.
     is_head: bool = field(default=False, compare=False)
     leases: ReadLeases | None = field(default=None, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        rows = ", ".join(
+            f"{table.name}: {self.pin(table.key).rows:,}" for table in self.catalog.tables.values()
+        )
+        return f"Snapshot(branch={self.branch!r}, commit_id={self.commit_id!r}, rows={{{rows}}})"
 
     def __getstate__(self) -> dict[str, object]:
         # Another process has no handle that could renew a lease.

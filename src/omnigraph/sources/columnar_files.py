@@ -85,7 +85,7 @@ def read_avro(stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
     """Read the rows of an Avro file, which requires the extra ``avro``."""
     return read_dict_rows(
         file.key,
-        _avro_rows(stream, file.source),
+        read_avro_rows(stream, file.source),
         file.catalog,
         source=file.source,
         on_reject=file.on_reject,
@@ -94,7 +94,8 @@ def read_avro(stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
     )
 
 
-def _avro_rows(stream: BinaryIO, name: str | None) -> Iterator[Any]:
+def read_avro_rows(stream: BinaryIO, name: str | None) -> Iterator[Any]:
+    """Yield the rows of an Avro file as dicts, which requires the extra ``avro``."""
     with requires("avro", f"`{name}` is Avro, which"):
         import fastavro
     try:

@@ -11,6 +11,8 @@ from omnigraph.api.results.merges import Merged, MergeRequest, Resolve
 from omnigraph.graph.argument_checks import check_text, require_text
 from omnigraph.graph.progress import Progress
 
+_SHOWN_BRANCHES = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Branch:
@@ -21,7 +23,16 @@ class Branch:
 
 
 class Branches(ABC):
-    """The branches of a graph; the `branches` attribute of `Graph`."""
+    """The branches of a graph; the `branches` attribute of `Graph`. A notebook displays their names."""
+
+    def _repr_html_(self) -> str:
+        from omnigraph.api.display.html_table import html_table
+
+        names = self.list(limit=_SHOWN_BRANCHES + 1)
+        shown = names[:_SHOWN_BRANCHES]
+        more = " and more" if len(names) > len(shown) else ""
+        caption = f"{len(shown)} {'branch' if len(shown) == 1 else 'branches'}{more}"
+        return html_table(["branch"], [[name] for name in shown], caption)
 
     def list(self, *, prefix: str = "", after: str | None = None, limit: int | None = None) -> list[str]:
         """Return the names of the branches, sorted.

@@ -57,6 +57,13 @@ class SchemaOptions:
 class SchemaView(ABC):
     """The schema of a graph; the `schema` attribute of `Graph`."""
 
+    def _repr_html_(self) -> str:
+        """Return a picture of the types of the branch ``main``, for notebooks."""
+        from omnigraph.api.display.graph_picture import draw_schema
+        from omnigraph.lang.pg.schema_compiler import load_schema
+
+        return draw_schema(load_schema(self.source()))
+
     def source(self, branch: str = "main", at: At = None) -> str:
         """Return the text of the schema of a branch, or of the state `at`."""
         return self._source(branch, at)

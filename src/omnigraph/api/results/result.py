@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, overload
 from omnigraph.extras import requires
 
 if TYPE_CHECKING:
+    import networkx
     import pandas
     import polars
     import pyarrow as pa
 
+    from omnigraph.api.results.result_graph import NodeKey, ResultGraph
     from omnigraph.lang.types import ColumnType
 
 _SHOWN_ROWS = 20
@@ -175,6 +177,19 @@ class Result:
         frame = polars.from_arrow(self.table)
         assert isinstance(frame, polars.DataFrame)
         return frame
+
+    def to_graph(self) -> ResultGraph:
+        """Return the whole nodes and edges of the result as a graph, which a notebook displays as a picture.
+
+        Return them with ``$v.* as v`` in the query.
+        """
+        from omnigraph.api.results.result_graph import ResultGraph
+
+        return ResultGraph.of(self)
+
+    def to_networkx(self) -> networkx.MultiDiGraph[NodeKey]:
+        """Return the whole nodes and edges of the result as a graph of networkx: `ResultGraph.to_networkx`."""
+        return self.to_graph().to_networkx()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Export the rows as an Arrow C stream, for ``polars.DataFrame(result)`` or ``pyarrow.table(result)``."""

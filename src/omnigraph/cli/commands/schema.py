@@ -1,4 +1,4 @@
-"""`omnigraph schema`: show, check, plan and apply schemas."""
+"""`omnigraph schema`: show, infer, check, plan and apply schemas."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ BackfillExprOption: TypeAlias = Annotated[
     ),
 ]
 
-schema_commands = typer.Typer(help="Show, check, plan and apply schemas.", no_args_is_help=True)
+schema_commands = typer.Typer(help="Show, infer, check, plan and apply schemas.", no_args_is_help=True)
 
 
 @schema_commands.callback()
@@ -122,6 +122,40 @@ def check(
         print_json(documents[0] if alone else documents)
     if any(document["status"] == "error" for document in documents):
         raise typer.Exit(FAILURE)
+
+
+@schema_commands.command()
+def infer(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[TYPE=]FILE",
+            help="Data files, folders or globs that `load` reads; TYPE names their type.",
+        ),
+    ],
+    sample: Annotated[
+        int, typer.Option("--sample", min=1, metavar="ROWS", help="Rows of each file that are read.")
+    ] = 10_000,
+) -> None:
+    """Print a schema proposed for data files. Review it before `init`.
+
+    A column without nulls is required, and a column with distinct values becomes the key. Files with two columns
+    from and to, src and dst, or source and target are edges.
+    """
+    from omnigraph.api.schema_proposals import schema_from
+    from omnigraph.catalog.schema_proposal import type_name
+
+    given: dict[str, str] = {}
+    for text in files:
+        name, separator, path = text.partition("=")
+        if not separator or not name.isidentifier():
+            name, path = type_name(Path(text).stem), text
+        if name in given:
+            raise InvalidInput(
+                f"two files for type {name}: {given[name]} and {path}", hint="name one as TYPE=FILE"
+            )
+        given[name] = path
+    print_verbatim(schema_from(given, sample=sample))
 
 
 @schema_commands.command(epilog=EPILOG)
