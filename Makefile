@@ -16,7 +16,7 @@ SPARK_TESTS := tests/spark tests/cluster tests/test_toolchain.py
 JOBS ?= 2
 BACKUPS ?= 100
 
-.PHONY: help demo docs test test-local test-spark faults backups sensitivity bench traffic tables package smoke check format generate clean
+.PHONY: help demo docs test test-local test-spark faults backups sensitivity bench traffic tables studio package smoke check format generate clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -32,14 +32,14 @@ docs: $(STAMP) ## Build the documentation site in build/site; broken links and a
 # Spark waits for its processes most of the time, so its tests run beside the others. They need processes of their own:
 # Spark starts by forking, which a process that has opened thousands of graphs may be refused.
 test: $(STAMP) ## Run every test (WORKERS=n and SPARK_WORKERS=n set how many at a time)
-	@scripts/bootstrap java strace
+	@scripts/bootstrap java strace chromium
 	@mkdir -p build
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 SPARK_LOG=build/test-spark.log test-spark test-local
 
 # Tests of a file share their set-up, so they stay on one worker. By default the files with the fewest tests come last;
 # those are the slowest here, and the workers would not end together.
 test-local: $(STAMP) ## Run only the tests that need no Spark
-	@scripts/bootstrap strace
+	@scripts/bootstrap strace chromium
 	$(PYTEST) -m "not spark and not long" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 15
 
 # With SPARK_LOG the output comes at the end, as one piece.
@@ -60,7 +60,7 @@ backups: $(STAMP) ## Make 100 backups on disk and 100 on S3 beside writers, an o
 	OMNIGRAPH_BACKUPS=$(BACKUPS) $(PYTEST) tests/faults/test_copies_beside_writers.py -k every_backup --durations 2
 
 sensitivity: $(STAMP) ## Plant each known defect in a copy and run the tests that must catch it (JOBS=n, RESUME=1)
-	@scripts/bootstrap java strace
+	@scripts/bootstrap java strace chromium
 	$(BIN)/python -m tests.sensitivity.defects --jobs $(JOBS) $(if $(RESUME),--resume)
 
 bench: $(STAMP) ## Compare with peers on a generated graph and print the ratios
@@ -79,6 +79,10 @@ tables: $(STAMP) ## Compute the parser tables anew after a change of a grammar o
 
 generate: $(STAMP) ## Write the async API anew after a change of the Graph interface
 	@scripts/generate-async
+
+# The built files are in the repository, so only a change of the sources needs Node.
+studio: ## Build the Studio from its sources in studio/ (needs Node 20 and npm)
+	@cd studio && npm ci --no-audit --no-fund && npm run check && npm run build
 
 package: $(STAMP) ## Build the wheel and the source distribution in dist
 	rm -rf dist

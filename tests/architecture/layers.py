@@ -42,8 +42,8 @@ LAYERS: tuple[frozenset[str], ...] = tuple(frozenset(names) for names, _ in ROWS
 SURFACES = LAYERS[-1]
 
 # Neighbours in one row that may know each other, in this direction only. The command line is the one
-# executable, so it is what starts the other surfaces.
-PEERS = frozenset({("cli", "server"), ("cli", "mcp"), ("cli", "studio")})
+# executable, so it is what starts the other surfaces. The server serves the files of the Studio.
+PEERS = frozenset({("cli", "server"), ("cli", "mcp"), ("cli", "studio"), ("server", "studio")})
 
 STORAGE_LIBRARIES = frozenset({"lance", "obstore"})
 # The languages and the catalog are pure: text and data in, data out.

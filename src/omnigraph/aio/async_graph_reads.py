@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.engine_choice import Engine
     from omnigraph.graph.progress import Progress
     from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.read.neighbors import NeighborDirection
 
 
 class AsyncGraphReads:
@@ -109,6 +110,27 @@ class AsyncGraphReads:
         See `Graph.get`.
         """
         return await self._threads.read(lambda: self._graph.get(type_name, id, branch=branch, at=at))
+
+    async def neighbors(
+        self,
+        type_name: str,
+        id: str | int,  # noqa: A002 - the name is part of the API
+        *,
+        edges: Sequence[str] | None = None,
+        direction: NeighborDirection = "both",
+        limit: int = 100,
+        branch: str = "main",
+        at: At = None,
+    ) -> dict[str, Any]:
+        """Return the edges of a node and the nodes at their other ends, at most `limit` of each type and direction.
+
+        See `Graph.neighbors`.
+        """
+        return await self._threads.read(
+            lambda: self._graph.neighbors(
+                type_name, id, edges=edges, direction=direction, limit=limit, branch=branch, at=at
+            )
+        )
 
     async def snapshot(self, branch: str = "main", at: At = None) -> Snapshot:
         """Return the head of a branch, or the state `at`, as an immutable snapshot.

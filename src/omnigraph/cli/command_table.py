@@ -216,6 +216,13 @@ COMMANDS = (
         global_options=False,
     ),
     Entry(
+        "studio",
+        "serving.studio",
+        "studio",
+        "Open the Studio, a web interface, and print its address.",
+        global_options=False,
+    ),
+    Entry(
         "mcp",
         "serving.mcp",
         "mcp",

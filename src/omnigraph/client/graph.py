@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from omnigraph.maintain.settings import GraphSettings, RetentionInput
     from omnigraph.maintain.verification.report import VerifyReport
     from omnigraph.maintain.verification.verify_options import VerifyOptions
+    from omnigraph.read.neighbors import NeighborRequest
 
 
 class RemoteGraph(RemoteChangeReads, RemoteHistory, Graph):
@@ -153,6 +154,20 @@ class RemoteGraph(RemoteChangeReads, RemoteHistory, Graph):
             "GET", "/entity", lambda answer: answer["entity"], params=params
         )
         return entity
+
+    def _neighbors(self, request: NeighborRequest, branch: str, at: At) -> dict[str, Any]:
+        params = {
+            "type": request.type_name,
+            "id": request.id,
+            "direction": request.direction,
+            "limit": request.limit,
+            **({} if request.edges is None else {"edge": list(request.edges)}),
+            **place_of(self._transport, branch, at),
+        }
+        found: dict[str, Any] = self._transport.call(
+            "GET", "/neighbors", lambda answer: answer, params=params
+        )
+        return found
 
     def _blob(self, selector: BlobSelector) -> Blob:
         from omnigraph.client.blobs import open_blob

@@ -115,6 +115,13 @@ class QueryRequest(LimitedRequest):
     params: dict[str, Any] | None = None
 
 
+class LintRequest(SnapshotSelector):
+    """Request to check a text: queries against the schema of the snapshot, or a schema."""
+
+    query: str | None = None
+    schema_source: str | None = None
+
+
 class ReadRequest(LimitedRequest):
     """Query request of the deprecated `/read` route."""
 

@@ -61,6 +61,15 @@ class GraphListResponse(ResponseModel):
     graphs: list[GraphInfo]
 
 
+class PermissionsOutput(ResponseModel):
+    """The actions that the caller may perform. `target` is the target branch of merges and other branch actions."""
+
+    actor_id: str | None
+    branch: str
+    target: str
+    actions: dict[str, bool]
+
+
 class GraphOutput(ResponseModel):
     """Id of a graph and the actor that the bearer token identifies."""
 
@@ -221,6 +230,49 @@ class EntityOutput(ResponseModel):
     """A node or an edge with its properties, or null if it does not exist."""
 
     entity: dict[str, Any] | None
+
+
+class NeighborEdgeOutput(ResponseModel):
+    """An edge of a node. `direction` is `out` if the node is its source."""
+
+    type: str
+    id: str
+    direction: Literal["out", "in"]
+    from_: str = Field(alias="from")
+    to: str
+    properties: dict[str, Any]
+
+
+class NeighborNodeOutput(ResponseModel):
+    """The node at the other end of an edge."""
+
+    type: str
+    id: str
+    properties: dict[str, Any]
+
+
+class NeighborOutput(ResponseModel):
+    """An edge and the node at its other end, without Blob and Vector values."""
+
+    edge: NeighborEdgeOutput
+    node: NeighborNodeOutput
+
+
+class NeighborCountOutput(ResponseModel):
+    """Number of edges of one type in one direction."""
+
+    edge: str
+    direction: Literal["out", "in"]
+    count: int
+
+
+class NeighborsOutput(ResponseModel):
+    """The edges of a node. `counts` also counts those that the limit leaves out."""
+
+    type: str
+    id: str
+    neighbors: list[NeighborOutput]
+    counts: list[NeighborCountOutput]
 
 
 class StateOutput(ResponseModel):

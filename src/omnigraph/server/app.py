@@ -52,15 +52,19 @@ from omnigraph.server.routes import (
     export_files,
     exports,
     history,
+    lint,
     load_files,
     loads,
     maintenance,
     pages,
+    permissions,
     reads,
     running_queries,
+    schema_types,
     schemas,
     service,
     stored_queries,
+    studio,
     tags,
     writes,
 )
@@ -69,10 +73,14 @@ from omnigraph.server.tracing import TracingMiddleware, tracing
 
 ROUTE_MODULES = (
     pages,
+    studio,
     service,
+    permissions,
     reads,
     blobs,
     writes,
+    schema_types,
+    lint,
     schemas,
     loads,
     load_files,
@@ -98,7 +106,7 @@ class AppOptions:
 
     If `is_local` is true, only local requests are accepted; see `check_local`. Web pages of `cors_origins` may read
     responses. `metrics` is who may read `/metrics`, and anyone may read them on `metrics_socket`.
-    OpenTelemetry spans are sent to `traces_endpoint`.
+    OpenTelemetry spans are sent to `traces_endpoint`. `studio` serves the web interface.
     """
 
     is_local: bool = False
@@ -107,6 +115,7 @@ class AppOptions:
     rate_limiter: RateLimiter | None = None
     metrics_socket: socket.socket | None = None
     traces_endpoint: str | None = None
+    studio: bool = False
 
 
 def create_app(resources: ServerResources, options: AppOptions | None = None) -> FastAPI:
@@ -134,6 +143,7 @@ def create_app(resources: ServerResources, options: AppOptions | None = None) ->
     app.state.metrics_socket = options.metrics_socket
     app.state.rate_limiter = options.rate_limiter
     app.state.traces_endpoint = options.traces_endpoint
+    app.state.studio = options.studio
     # The other processes of the server.
     app.state.peers = None
     app.state.admission = Admission(resources.limits)

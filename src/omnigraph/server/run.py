@@ -63,10 +63,20 @@ class ServeOptions:
     workers: int = 0
     cors_origins: tuple[str, ...] = ()
     metrics: str | None = None
+    studio: bool = False
 
 
-def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, str]) -> None:
-    """Open the graphs and serve them until a signal arrives. Running requests finish first."""
+def serve(
+    config: str | Path | Hosting,
+    options: ServeOptions,
+    environment: Mapping[str, str],
+    on_listening: Callable[[str], None] | None = None,
+) -> None:
+    """Open the graphs and serve them until a signal arrives. Running requests finish first.
+
+    `config` is a configuration, or the path of one. A server of one process calls `on_listening` with its URL when
+    it accepts connections.
+    """
     from omnigraph.store.storage_options import s3_options
 
     host, port = parse_bind(options.bind)
@@ -118,6 +128,7 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
         access.main,
         RateLimiter(limits.actor_rate, limits.actor_burst) if limits.actor_rate else None,
         traces_endpoint=find_traces_endpoint(environment),
+        studio=options.studio,
     )
     with ExitStack() as sockets:
         if access.bind is not None:
@@ -155,13 +166,15 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
                     seen,
                 )
                 with listening(host, port) as bound:
+                    if on_listening is not None:
+                        on_listening(_url_of(bound, is_secure=tls is not None))
                     run(app, bound)
             finally:
                 resources.close()
 
 
 def find_configuration(
-    config: str | Path, storage: Mapping[str, str], environment: Mapping[str, str]
+    config: str | Path | Hosting, storage: Mapping[str, str], environment: Mapping[str, str]
 ) -> tuple[Callable[[], Hosting], Callable[[], Hashable]]:
     """Return the functions that read what is hosted, and that return a value that changes with it.
 
@@ -171,10 +184,12 @@ def find_configuration(
     @cache
     def find_cluster() -> ServedCluster | None:
         # Not before the first call: the parent of worker processes must not access storage.
-        root = find_cluster_root(config, storage)
+        root = None if isinstance(config, Hosting) else find_cluster_root(config, storage)
         return None if root is None else ServedCluster(root, storage)
 
     def read() -> Hosting:
+        if isinstance(config, Hosting):
+            return config
         cluster = find_cluster()
         return read_hosting(config, storage) if cluster is None else cluster.read()
 
@@ -183,6 +198,11 @@ def find_configuration(
         return None if cluster is None else cluster.fingerprint(), stat_token_file(environment)
 
     return read, fingerprint
+
+
+def _url_of(bound: socket.socket, *, is_secure: bool) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"http{'s' if is_secure else ''}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def read_workers(environment: Mapping[str, str]) -> int:

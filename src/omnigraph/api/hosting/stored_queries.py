@@ -45,7 +45,7 @@ class StoredQuery:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of the query catalog."""
-        params = [_describe_param(param) for param in self.checked.params]
+        params = [describe_param(param) for param in self.checked.params]
         return {
             "name": self.name,
             "tool_name": self.name,
@@ -177,7 +177,8 @@ def _remote_files(uri: str, options: Mapping[str, str]) -> Iterator[tuple[str, b
             yield f"{store.location.uri}/{info.key}", store.get(info.key).data
 
 
-def _describe_param(param: ir.Param) -> dict[str, Any]:
+def describe_param(param: ir.Param) -> dict[str, Any]:
+    """Return the entry of a parameter in the query catalog."""
     kind = param.type
     entry: dict[str, Any] = {"name": param.name, "kind": kind.kind}
     if kind.is_list:

@@ -13,12 +13,14 @@ from omnigraph.api.files.local_files import read_query
 from omnigraph.api.results.commits import At
 from omnigraph.budget.query_budget import NO_LIMITS, QueryLimits
 from omnigraph.engine.engine_choice import Engine
+from omnigraph.errors import InvalidInput
 from omnigraph.graph.progress import Progress
 
 if TYPE_CHECKING:
     from omnigraph.api.results.blobs import Blob, BlobSelector
     from omnigraph.api.results.result import Result
     from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.read.neighbors import NeighborDirection, NeighborRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,44 @@ class GraphReads(ABC):
 
         return self._get(type_name, id_text(id), branch, at)
 
+    def neighbors(
+        self,
+        type_name: str,
+        id: str | int,  # noqa: A002 - the name is part of the API
+        *,
+        edges: Sequence[str] | None = None,
+        direction: NeighborDirection = "both",
+        limit: int = 100,
+        branch: str = "main",
+        at: At = None,
+    ) -> dict[str, Any]:
+        """Return the edges of a node and the nodes at their other ends, at most `limit` of each type and direction.
+
+        `edges` restricts them to some edge types. ``counts`` has the number of edges of each type and direction.
+        Blobs and vectors are left out. Raises `NotFound` if there is no such node.
+
+        >>> import omnigraph as og
+        >>> schema = "node City { name: String @key }  edge Road: City -> City"
+        >>> g = og.init("memory://docs-neighbors", schema=schema)
+        >>> rows = {"City": [{"name": "Bern"}, {"name": "Thun"}], "Road": [{"from": "Bern", "to": "Thun"}]}
+        >>> _ = g.load(rows)
+        >>> found = g.neighbors("City", "Bern", direction="out")
+        >>> found["neighbors"][0]["node"]
+        {'type': 'City', 'id': 'Thun', 'properties': {'name': 'Thun'}}
+        >>> found["counts"]
+        [{'edge': 'Road', 'direction': 'out', 'count': 1}]
+        """
+        from omnigraph.catalog.keys import id_text
+        from omnigraph.read.neighbors import NeighborRequest
+
+        if direction not in ("out", "in", "both"):
+            raise InvalidInput(f"`direction` must be out, in or both, got {direction!r}")
+        if limit < 1:
+            raise InvalidInput(f"`limit` must be at least 1, got {limit}")
+        chosen = None if edges is None else tuple(edges)
+        request = NeighborRequest(type_name, id_text(id), chosen, direction, limit)
+        return self._neighbors(request, branch, at)
+
     def blob(
         self,
         type_name: str,
@@ -188,6 +228,9 @@ class GraphReads(ABC):
         options = ExportOptions(branch, at, types, progress, format, engine, spark, overwrite)
         check_export(target, options)
         return self._export(target, options)
+
+    @abstractmethod
+    def _neighbors(self, request: NeighborRequest, branch: str, at: At) -> dict[str, Any]: ...
 
     @abstractmethod
     def _query(self, text: str, options: QueryOptions) -> Result: ...

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from omnigraph.maintain.settings import GraphSettings, RetentionInput
     from omnigraph.maintain.verification.report import VerifyReport
     from omnigraph.policy.gate import Access, Gate
+    from omnigraph.read.neighbors import NeighborRequest
     from omnigraph.read.reader import Reader
     from omnigraph.rules.external_blobs import ExternalBlobPolicy
 
@@ -167,6 +168,11 @@ class LocalGraph(LocalChangeReads, LocalHistory, Graph):
         from omnigraph.read.entity import find_entity
 
         return find_entity(self._reader.session(self._snapshot(branch, at)), type_name, id_)
+
+    def _neighbors(self, request: NeighborRequest, branch: str, at: At) -> dict[str, Any]:
+        from omnigraph.read.neighbors import find_neighbors
+
+        return find_neighbors(self._reader.session(self._snapshot(branch, at)), request)
 
     def _blob(self, selector: BlobSelector) -> Blob:
         from omnigraph.api.local.local_blobs import open_blob

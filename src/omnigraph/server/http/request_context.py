@@ -48,7 +48,7 @@ T = TypeVar("T")
 _BATCH_ROUTES = ("/load", "/ingest")
 # The actions that the routes with a body need, by operation; one of them is enough.
 _ACTIONS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("query", "read", "explain", "planSchema"), ("read",)),
+    **dict.fromkeys(("query", "read", "explain", "lint", "planSchema"), ("read",)),
     **dict.fromkeys(("mutate", "mutate_if_graph_commit", "change", "load", "ingest"), ("change",)),
     **dict.fromkeys(("optimize", "revertCommit"), ("change",)),
     **dict.fromkeys(("export", "exportFiles", "captureChangeBaseline"), ("export",)),

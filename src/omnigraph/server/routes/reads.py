@@ -23,6 +23,7 @@ from omnigraph.protocol.requests import (
     Timestamp,
 )
 from omnigraph.protocol.result_bodies import snapshot_body
+from omnigraph.read.neighbors import NeighborDirection
 from omnigraph.server.http.request_context import Context, RequestContext, accepts
 from omnigraph.server.http.routing import (
     BODY_ERRORS,
@@ -36,6 +37,7 @@ from omnigraph.server.routes.query_errors import http_query_errors
 
 router = graph_router("reads")
 
+_MAX_NEIGHBORS = 10_000
 # Estimated memory of a value as a Python object and as JSON text.
 _BYTES_PER_OBJECT = 120
 
@@ -161,6 +163,30 @@ async def get_entity(
     """Get a node or an edge by id. The entity is null if it does not exist."""
     snapshot.authorize(context)
     return await context.read(lambda graph: {"entity": graph.get(type_name, id_, **snapshot.arguments)})
+
+
+@router.get(
+    "/neighbors",
+    operation_id="cluster_getNeighbors",
+    response_model=responses.NeighborsOutput,
+    responses=SUCCESS,
+)
+async def get_neighbors(
+    context: Context,
+    type_name: TypeQuery,
+    id_: IdQuery,
+    snapshot: SnapshotParameters,
+    edge: Annotated[list[str] | None, Query(description="Only edges of these types.")] = None,
+    direction: Annotated[NeighborDirection, Query()] = "both",
+    limit: Annotated[int, Query(ge=1, le=_MAX_NEIGHBORS, description="Limit for each type of edges.")] = 100,
+) -> Response:
+    """Get the edges of a node and the nodes at their other ends, with the number of edges of each type."""
+    snapshot.authorize(context)
+    return await context.read(
+        lambda graph: graph.neighbors(
+            type_name, id_, edges=edge, direction=direction, limit=limit, **snapshot.arguments
+        )
+    )
 
 
 @router.get(

@@ -12,7 +12,7 @@ from omnigraph.server.hosted_graphs import HostedGraph
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # Routes below a graph that only read, although their method is POST.
 READING_ROUTES: Final = frozenset(
-    {"query", "read", "explain", "export", "export/files", "schema/plan", "changes/baseline"}
+    {"query", "read", "explain", "lint", "export", "export/files", "schema/plan", "changes/baseline"}
 )
 # A worker asks all processes which of them runs a request.
 _RUNNING_QUERIES: Final = "running/"

@@ -87,6 +87,9 @@ def serve(
             help="Access to /metrics: with a token, without, not at all, or at an address of its own.",
         ),
     ] = None,
+    studio: Annotated[
+        bool, typer.Option("--studio", help="Serve the Studio, the web interface, at /studio.")
+    ] = False,
 ) -> None:
     """Serve graphs over HTTP until the process is stopped.
 
@@ -116,6 +119,7 @@ def serve(
         workers=workers or 0,
         cors_origins=tuple(cors_origin or ()),
         metrics=metrics,
+        studio=studio,
     )
     run(config or _cluster(ctx, str(chosen.cluster)), options, os.environ)
 

@@ -1,0 +1,4 @@
+import { render } from "preact";
+import { App } from "./components/app";
+
+render(<App />, document.getElementById("studio")!);
