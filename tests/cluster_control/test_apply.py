@@ -19,6 +19,7 @@ from omnigraph.cluster.diagnostics import ClusterFailure
 from omnigraph.cluster.digests import digest_of
 from omnigraph.cluster.ledger.approvals import APPROVALS, confirm_approval, read_approvals, write_approval
 from omnigraph.cluster.ledger.intents import Intent, IntentKind, read_intents, write_intent
+from omnigraph.cluster.ledger.lock import acquire_lock, release_lock
 from omnigraph.cluster.ledger.state import AppliedResource, ClusterState
 from omnigraph.cluster.planning.changes import Change
 from omnigraph.cluster.planning.plan import PlanInputs, compute_plan
@@ -264,6 +265,21 @@ def test_approved_deletion_removes_the_graph_and_uses_the_approval_up(two: Clust
     stored = json.loads(two.storage.objects.get(f"{APPROVALS}/{approved['approval_id']}.json").data)
     assert stored["consumed_by_operation"] is not None
     assert read_approvals(two.storage)[0] == ()
+
+
+def test_deletion_that_was_approved_twice_uses_both_approvals_up(two: ClusterFolder) -> None:
+    held = acquire_lock(two.storage, "plan")
+    # Approving needs no lock.
+    assert approve(two.path, "graph.team", "ann").ok
+    assert approve(two.path, "graph.team", "bob").ok
+    release_lock(two.storage, held)
+    assert apply(two.path).converged
+    assert len(state(two).approval_records) == 2
+    # The same graph, declared and removed again, has the same digests.
+    two.configure(graphs={**CONFIG["graphs"], "other": OTHER})
+    assert apply(two.path).converged
+    remove_graph(two)
+    assert dispositions(apply(two.path))["graph.team"] == ("blocked", "approval_required")
 
 
 def test_approval_is_stale_after_a_change_of_the_configuration(two: ClusterFolder) -> None:

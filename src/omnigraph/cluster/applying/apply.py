@@ -71,7 +71,7 @@ class _Apply:
             sweep.state,
             plan_changes(prepared.plan),
             sweep.finished,
-            tuple(item for item in approvals if item.approval_id in sweep.consumed),
+            find_used_approvals(approvals, sweep),
             (*sweep.diagnostics, *prepared.diagnostics),
         )
         steps = GraphSteps(self.storage, self.configuration, self.actor, stored.cas, prepared.approvals)
@@ -79,7 +79,7 @@ class _Apply:
         progress = write_payloads(self.storage, self.configuration, progress)
         progress = steps.delete_approved(progress)
         progress = self._record(progress, sweep)
-        return self._finish(stored, progress, sweep, prepared.plan)
+        return self._finish(stored, progress, prepared.plan)
 
     def _record(self, progress: Progress, sweep: Sweep) -> Progress:
         """Bring the ledger to what was applied."""
@@ -92,7 +92,7 @@ class _Apply:
         state = replace(state, config_digest=self.configuration.digest if is_converged else None)
         return replace(progress, state=state)
 
-    def _finish(self, stored: StoredState, progress: Progress, sweep: Sweep, plan: Plan) -> ApplyReport:
+    def _finish(self, stored: StoredState, progress: Progress, plan: Plan) -> ApplyReport:
         must_write = progress.state != stored.state
         after = stored
         if must_write:
@@ -101,7 +101,7 @@ class _Apply:
         findings = (
             *progress.diagnostics,
             *remove_intents(self.storage, progress.intents),
-            *self._consume(progress.consumed, sweep.consumed),
+            *self._consume(progress.consumed),
             *_explain_blocked(progress.plan_changes),
         )
         return ApplyReport(
@@ -116,21 +116,29 @@ class _Apply:
             observations=StateObservations(self.storage, after, acquired=self.lock),
         )
 
-    def _consume(
-        self, consumed: tuple[Approval, ...], operations: Mapping[str, str]
-    ) -> tuple[Diagnostic, ...]:
+    def _consume(self, consumed: tuple[Approval, ...]) -> tuple[Diagnostic, ...]:
         """Rewrite the approvals that were used. The ledger records them already."""
         found: list[Diagnostic] = []
         for approval in consumed:
-            used = approval
-            if approval.consumed_at is None:
-                used = approval.consumed(operations[approval.approval_id])
             try:
-                write_approval(self.storage, used)
+                write_approval(self.storage, approval)
             except ClusterFailure as failure:
                 message = f"the approval is used up, but its file still says otherwise: {failure.message}"
-                found.append(warning("recovery_sidecar_cleanup_failed", used.resource, message))
+                found.append(warning("recovery_sidecar_cleanup_failed", approval.resource, message))
         return tuple(found)
+
+
+def find_used_approvals(approvals: tuple[Approval, ...], sweep: Sweep) -> tuple[Approval, ...]:
+    """Return the approvals that an earlier apply has used, and whose files do not say so yet.
+
+    The ledger records them. That apply was interrupted, or could not write the file.
+    """
+    operations = {
+        id_: str(record.get("consumed_by_operation")) for id_, record in sweep.state.approval_records.items()
+    }
+    return tuple(
+        item.consumed(operations[item.approval_id]) for item in approvals if item.approval_id in operations
+    )
 
 
 def check_unchanged(configuration: Configuration) -> None:

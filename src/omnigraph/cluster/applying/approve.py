@@ -10,7 +10,6 @@ from omnigraph.cluster.applying.prepare_plan import prepare_plan
 from omnigraph.cluster.diagnostics import ClusterFailure, error
 from omnigraph.cluster.ledger.approvals import Approval, write_approval
 from omnigraph.cluster.ledger.intents import read_intents
-from omnigraph.cluster.ledger.lock import ClusterLock
 from omnigraph.cluster.planning.plan import approval_binding
 from omnigraph.cluster.reports import ApproveReport, StateObservations
 from omnigraph.cluster.session import Session, run_command
@@ -21,16 +20,13 @@ def approve(
 ) -> ApproveReport:
     """Approve a change that the present plan lists as needing an approval.
 
-    The approval is bound to the configuration and to the applied state; a change of either makes it stale.
+    The approval is bound to the configuration and to the applied state; a change of either makes it stale. So no
+    lock is needed: an approval beside a running apply is for the state before it, or for the one after it.
     """
-
-    def work(session: Session) -> ApproveReport:
-        return session.run_locked("approve", lambda lock: _approve(session, resource, actor, lock))
-
-    return run_command(folder, options, ApproveReport, work)
+    return run_command(folder, options, ApproveReport, lambda session: _approve(session, resource, actor))
 
 
-def _approve(session: Session, resource: str, actor: str, lock: ClusterLock | None) -> ApproveReport:
+def _approve(session: Session, resource: str, actor: str) -> ApproveReport:
     stored = session.require_state()
     pending = read_intents(session.storage)
     prepared = prepare_plan(session.storage, session.configuration, stored.or_empty, pending)
@@ -51,5 +47,5 @@ def _approve(session: Session, resource: str, actor: str, lock: ClusterLock | No
         resource,
         change.operation,
         actor,
-        observations=StateObservations(session.storage, stored, acquired=lock),
+        observations=StateObservations(session.storage, stored),
     )

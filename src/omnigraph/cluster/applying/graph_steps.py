@@ -17,7 +17,7 @@ from omnigraph.cluster.applying.live_graphs import (
 )
 from omnigraph.cluster.configuration.model import Configuration
 from omnigraph.cluster.diagnostics import ClusterFailure, Diagnostic, error, reason, warning
-from omnigraph.cluster.ledger.approvals import Approval, confirm_approval, find_approval
+from omnigraph.cluster.ledger.approvals import Approval, confirm_approval, consume_approvals, find_approval
 from omnigraph.cluster.ledger.intents import Intent, IntentKind, remove_intents, write_intent
 from omnigraph.cluster.ledger.state import AppliedResource, ClusterState
 from omnigraph.cluster.ledger.storage import ClusterStorage
@@ -176,10 +176,9 @@ class GraphSteps:
         moved = self._move(progress, intent, lambda: delete_graph(self.storage, graph), graph)
         if moved.is_stopped:
             return moved
-        used = approval.consumed(intent.operation_id)
-        records = {**moved.state.approval_records, used.approval_id: used.to_json()}
-        state = replace(moved.state.without_graph(graph), approval_records=records)
-        return replace(moved, state=state, consumed=(*moved.consumed, used))
+        used = consume_approvals(self.approvals, approval, intent.operation_id)
+        state = moved.state.without_graph(graph).with_approvals(item.to_json() for item in used)
+        return replace(moved, state=state, consumed=(*moved.consumed, *used))
 
     def _intent(
         self,

@@ -9,7 +9,7 @@ from omnigraph.cluster.addresses import graph_address, schema_address
 from omnigraph.cluster.applying.live_graphs import LiveGraph, observe_graph
 from omnigraph.cluster.configuration.model import Configuration
 from omnigraph.cluster.diagnostics import Diagnostic, error, warning
-from omnigraph.cluster.ledger.approvals import Approval
+from omnigraph.cluster.ledger.approvals import Approval, consume_approvals
 from omnigraph.cluster.ledger.intents import Intent, PendingIntents
 from omnigraph.cluster.ledger.lock import timestamp
 from omnigraph.cluster.ledger.state import AppliedResource, ClusterState, ResourceStatus
@@ -22,14 +22,13 @@ PENDING_CONDITION = "actual_applied_state_pending"
 class Sweep:
     """The result of a sweep.
 
-    `finished` intents are removed after the ledger is written, `kept` ones remain. `consumed` has the operation
-    that used up each approval, by approval id. `seen` has the graphs that the sweep opened.
+    `finished` intents are removed after the ledger is written, `kept` ones remain. `seen` has the graphs
+    that the sweep opened.
     """
 
     state: ClusterState
     finished: tuple[Intent, ...] = ()
     kept: PendingIntents = field(default_factory=PendingIntents)
-    consumed: Mapping[str, str] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
     seen: Mapping[str, LiveGraph] = field(default_factory=dict)
 
@@ -102,16 +101,12 @@ def _roll_forward(sweep: Sweep, intent: Intent, digest: str) -> Sweep:
 
 
 def _roll_delete_forward(sweep: Sweep, intent: Intent, approvals: tuple[Approval, ...]) -> Sweep:
-    state, consumed = sweep.state.without_graph(intent.graph_id), dict(sweep.consumed)
+    state = sweep.state.without_graph(intent.graph_id)
     approval = next((item for item in approvals if item.approval_id == intent.approval_id), None)
     if approval is not None:
-        consumed[approval.approval_id] = intent.operation_id
-        records = {
-            **state.approval_records,
-            approval.approval_id: approval.consumed(intent.operation_id).to_json(),
-        }
-        state = replace(state, approval_records=records)
-    sweep = replace(sweep, state=_recorded(state, intent), consumed=consumed)
+        used = consume_approvals(approvals, approval, intent.operation_id)
+        state = state.with_approvals(item.to_json() for item in used)
+    sweep = replace(sweep, state=_recorded(state, intent))
     return _finish(_with(sweep, _forward(intent)), intent)
 
 

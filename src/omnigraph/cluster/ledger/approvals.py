@@ -115,6 +115,14 @@ def find_approval(approvals: Iterable[Approval], binding: Binding) -> Approval |
     return max(matching, key=lambda item: item.approval_id, default=None)
 
 
+def consume_approvals(approvals: Iterable[Approval], used: Approval, operation: str) -> tuple[Approval, ...]:
+    """Return the approvals that an operation uses up: the one that it used, and all others of the same change.
+
+    Otherwise a change that was approved twice could happen again without an approval.
+    """
+    return tuple(item.consumed(operation) for item in approvals if item.binding == used.binding)
+
+
 def confirm_approval(storage: ClusterStorage, approval: Approval) -> None:
     """Read an approval again, directly before its change. Raises `ClusterFailure` unless it is unchanged."""
     try:

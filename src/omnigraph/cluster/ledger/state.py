@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -99,6 +99,11 @@ class ClusterState:
         """Return the ledger with statuses set, or removed where the value is None."""
         merged = {**self.resource_statuses, **changed}
         return replace(self, resource_statuses={a: item for a, item in merged.items() if item is not None})
+
+    def with_approvals(self, records: Iterable[Mapping[str, Any]]) -> ClusterState:
+        """Return the ledger with records of used approvals."""
+        added = {str(record["approval_id"]): dict(record) for record in records}
+        return replace(self, approval_records={**self.approval_records, **added})
 
     def without_graph(self, graph: str) -> ClusterState:
         """Return the ledger without a graph, its schema and its queries."""
