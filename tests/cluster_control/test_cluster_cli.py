@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from omnigraph.cluster.diagnostics import ERROR_CODES, WARNING_CODES
 from omnigraph.cluster.ledger.lock import acquire_lock
 from tests.cli.running import run
-from tests.cluster_control.cluster_files import OLDER, SCHEMA, ClusterFolder, write_cluster
+from tests.cluster_control.cluster_files import CONFIG, OLDER, SCHEMA, WIDER, ClusterFolder, write_cluster
+
+BASE: Final = CONFIG["policies"]["base"]
+# The members of an observation without a lock.
+OBSERVATIONS: Final = {
+    "state_path", "lock_path", "state_found", "applied_config_digest", "state_revision", "state_cas",
+    "resource_count", "locked", "lock_acquired",
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +88,45 @@ def test_json_output_has_the_members_of_the_command(
     assert list(document) == ["ok", "config_dir", *members, "diagnostics"]
     assert document["ok"] is True
     assert document["config_dir"] == str(applied.path)
+
+
+def test_json_objects_within_the_output_have_their_members(applied: ClusterFolder) -> None:
+    applied.write("team.pg", WIDER)
+    applied.configure(
+        graphs={"team": {"schema": "team.pg"}}, policies={"base": {**BASE, "applies_to": ["graph.team"]}}
+    )
+
+    def result(*words: str) -> dict[str, Any]:
+        outcome = run("cluster", *words, "--config", str(applied.path), "--json")
+        found: dict[str, Any] = json.loads(outcome.stdout)
+        return found
+
+    planned = result("plan")
+    assert planned["state_observations"].keys() == OBSERVATIONS | {
+        "acquired_lock_id", "lock_operation", "lock_created_at", "lock_pid", "lock_age_seconds"
+    }  # fmt: skip
+    changes = {item["resource"]: item.keys() for item in planned["changes"]}
+    always = {"resource", "operation", "disposition"}
+    assert changes["schema.team"] == always | {"before_digest", "after_digest", "migration"}
+    assert changes["query.team.all"] == always | {"before_digest"}
+    assert planned["blast_radius"][0].keys() == {"resource", "affected"}
+    assert planned["desired_revision"].keys() == {"config_digest"}
+    assert result("validate")["resources"][0].keys() == {"address", "kind", "digest"}
+    lock = acquire_lock(applied.storage, "apply")
+    seen = result("status")
+    assert seen["state_observations"].keys() == OBSERVATIONS | {
+        "lock_id", "lock_operation", "lock_created_at", "lock_pid", "lock_age_seconds"
+    }  # fmt: skip
+    assert seen["resource_statuses"]["graph.team"] == {"status": "applied"}
+    refused = result("plan")
+    assert [item.keys() for item in refused["diagnostics"]] == [{"code", "severity", "path", "message"}]
+    unlocked = result("force-unlock", lock.lock_id)
+    assert list(unlocked) == ["ok", "config_dir", "state_observations", "lock_removed", "diagnostics"]
+    assert unlocked["state_observations"].keys() == OBSERVATIONS
+    assert result("refresh")["observations"]["graph.team"].keys() == {
+        "kind", "address", "graph_uri", "observed_at", "exists", "graph_manifest_version", "schema_digest",
+        "desired_schema_digest", "schema_matches_desired", "error",
+    }  # fmt: skip
 
 
 def test_diagnostics_are_lines_with_code_and_place_and_exit_1(cluster: ClusterFolder) -> None:

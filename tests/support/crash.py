@@ -10,14 +10,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tests.support.forked import Worker, start_worker
 from tests.support.waiting import HANG
-from tests.support.workload import Task
 
 TRACER: Final = Path(__file__).with_name("tracer.py")
-MODULE: Final = "tests.support.workload"
+
+
+class WorkerTask(Protocol):
+    """What a worker process is asked to do: the module to run, its argument, and the directory that it changes."""
+
+    @property
+    def module(self) -> str: ...
+
+    @property
+    def uri(self) -> str: ...
+
+    def to_argument(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +78,18 @@ class Frozen:
         self.process.wait(HANG)
 
 
-def worker(task: Task) -> list[str]:
+def worker(task: WorkerTask) -> list[str]:
     """The command line of a worker process, for a program that starts it."""
-    return [sys.executable, "-m", "tests.support.lean", MODULE, task.to_argument()]
+    return [sys.executable, "-m", "tests.support.lean", task.module, task.to_argument()]
 
 
-def run_traced(task: Task, at: int = 0) -> Run:
+def run_traced(task: WorkerTask, at: int = 0) -> Run:
     """Run a task and kill it before its change number `at`, counted from one; 0 lets it finish."""
     output, errors = _start(task, at, "kill").communicate()
     return _ended(output.splitlines(), errors)
 
 
-def run_with_failed_write(task: Task, at: int = 0) -> Run:
+def run_with_failed_write(task: WorkerTask, at: int = 0) -> Run:
     """Run a task and let its write number `at` to a file below the graph fail, as on a full disk; 0 fails none.
 
     `Run.changes` lists the writes.
@@ -89,7 +99,7 @@ def run_with_failed_write(task: Task, at: int = 0) -> Run:
 
 
 @contextmanager
-def frozen(task: Task, at: int) -> Iterator[Frozen]:
+def frozen(task: WorkerTask, at: int) -> Iterator[Frozen]:
     """Run a task up to its change number `at` and hold it there; it is gone afterwards in any case.
 
     When it ends before that, `change` is None.
@@ -140,12 +150,12 @@ def position(changes: Sequence[str], *, starts: str = "", holds: str = "", last:
     return found[-1 if last else 0]
 
 
-def start(task: Task, trace: dict[str, Any] | None = None) -> Worker:
+def start(task: WorkerTask, trace: dict[str, Any] | None = None) -> Worker:
     """Start a worker process with a task."""
-    return start_worker(MODULE, task.to_argument(), trace=trace)
+    return start_worker(task.module, task.to_argument(), trace=trace, imports=(task.module,))
 
 
-def _start(task: Task, at: int, action: str) -> Worker:
+def _start(task: WorkerTask, at: int, action: str) -> Worker:
     return start(task, {"root": task.uri, "at": at, "action": action})
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tests.support.crash import start
+from tests.support.crash import WorkerTask, start
 from tests.support.s3 import Bucket
 from tests.support.s3_seam import Log
-from tests.support.workload import Task
 
 
-def run_recorded(task: Task, bucket: Bucket) -> Log:
+def run_recorded(task: WorkerTask, bucket: Bucket) -> Log:
     """Run a task to its end and return its requests. Raises `AssertionError` if the task was refused."""
     with bucket.seam.recording() as log:
         output, errors = start(task).communicate()
@@ -16,7 +15,7 @@ def run_recorded(task: Task, bucket: Bucket) -> Log:
     return log
 
 
-def run_cut(task: Task, bucket: Bucket, at: int, *, applied: bool) -> str | None:
+def run_cut(task: WorkerTask, bucket: Bucket, at: int, *, applied: bool) -> str | None:
     """Run a task and kill it at request number `at`; return what it acknowledged before.
 
     `applied` decides whether the store executes that request.

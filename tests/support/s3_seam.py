@@ -210,9 +210,9 @@ class Seam:
             yield fault
 
     @contextmanager
-    def hold(self, *, nth: int = 1, method: str | None = None) -> Iterator[Fault]:
+    def hold(self, *, nth: int = 1, method: str | None = None, key: str | None = None) -> Iterator[Fault]:
         """Carry out the `nth` matching request, and answer it when `Fault.released` is set or the context ends."""
-        with self.installed(Fault("hold", nth, 1, method, None)) as fault:
+        with self.installed(Fault("hold", nth, 1, method, key)) as fault:
             try:
                 yield fault
             finally:

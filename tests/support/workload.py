@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -366,6 +366,7 @@ class Task:
     # A name of its own makes the process another machine's, as far as leases can tell.
     machine: str | None = None
     lease_seconds: float | None = None
+    module: ClassVar[str] = "tests.support.workload"
 
     def to_argument(self) -> str:
         """The JSON form that the process takes."""
