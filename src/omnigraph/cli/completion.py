@@ -14,7 +14,7 @@ from threading import Thread
 
 import typer
 
-from omnigraph.cli.shell import hoist_globals
+from omnigraph.cli.command_line import hoist_globals
 from omnigraph.errors import OmnigraphError
 
 # How long completion waits for a server.

@@ -12,9 +12,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from omnigraph.cli.command_line import CommandLine
 from omnigraph.cli.command_table import TableGroup
 from omnigraph.cli.options import GlobalOptions, capability, refuse_options
-from omnigraph.cli.shell import CommandLine
 
 
 class _Program(CommandLine, TableGroup):

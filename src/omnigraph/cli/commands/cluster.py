@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.options import GlobalOptions, refuse_options
 from omnigraph.cli.render.cluster_report import print_report
 from omnigraph.cli.render.output import print_json
 from omnigraph.cli.settings.config import load_config
-from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.target import JsonOption
 from omnigraph.errors import InvalidInput
 

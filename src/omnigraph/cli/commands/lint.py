@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.options import GlobalOptions, no_graph_error, refuse_graph_options
 from omnigraph.cli.render.output import (
     count,
@@ -17,7 +18,6 @@ from omnigraph.cli.render.output import (
     print_status,
 )
 from omnigraph.cli.settings.graph_address import NoGraphAddressed
-from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.source_files import STDIN, find_sources, read_source, refuse_stdin_twice, source_name
 from omnigraph.cli.target import JsonOption, open_graph, resolve_target
 from omnigraph.errors import InvalidInput

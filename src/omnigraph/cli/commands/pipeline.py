@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.options import GlobalOptions
 from omnigraph.cli.query_arguments import SparkOption
 from omnigraph.cli.render.output import count, escape_unprintable, print_json, print_line, print_status
 from omnigraph.cli.render.progress_bar import show_progress
-from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.target import JsonOption
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.commands.init import refuse_cluster
 from omnigraph.cli.confirmation import announce
 from omnigraph.cli.options import GlobalOptions, refuse_graph_options
@@ -23,7 +24,6 @@ from omnigraph.cli.render.output import (
     print_status,
     print_verbatim,
 )
-from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.source_files import find_sources, read_source, refuse_stdin_twice, source_name
 from omnigraph.cli.target import (
     EPILOG,

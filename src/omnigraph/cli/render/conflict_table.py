@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from omnigraph.api.display.text_table import cell, table_lines
+from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.merge_options import SIDES
 from omnigraph.cli.precondition import report_lost_precondition
 from omnigraph.cli.render.output import (
@@ -20,7 +21,6 @@ from omnigraph.cli.render.output import (
     print_line,
     print_note,
 )
-from omnigraph.cli.shell import FAILURE
 from omnigraph.errors import MergeConflicts
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.completion import complete_branch
 from omnigraph.cli.confirmation import announce, require_consent
 from omnigraph.cli.merge_options import (
@@ -19,7 +20,6 @@ from omnigraph.cli.query_arguments import MessageOption, refuse_local_options
 from omnigraph.cli.render.conflict_table import SideNames, describe_merged, print_preview, report_conflicts
 from omnigraph.cli.render.output import print_json, print_line, print_note, print_warning
 from omnigraph.cli.render.progress_bar import show_progress
-from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.state_arguments import read_moment
 from omnigraph.cli.target import EPILOG, DurabilityOption, JsonOption, UriOption, open_graph, resolve_target
 

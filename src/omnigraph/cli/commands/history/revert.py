@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.confirmation import announce
 from omnigraph.cli.merge_options import (
     DryRunOption,
@@ -17,7 +18,6 @@ from omnigraph.cli.query_arguments import BranchOption, MessageOption, refuse_lo
 from omnigraph.cli.render.conflict_table import SideNames, describe_merged, print_preview, report_conflicts
 from omnigraph.cli.render.output import print_json, print_line
 from omnigraph.cli.render.progress_bar import show_progress
-from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.target import DurabilityOption, JsonOption, UriOption, open_graph, resolve_target
 
 

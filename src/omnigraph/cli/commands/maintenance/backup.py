@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import typer
 
+from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.commands.init import refuse_cluster
 from omnigraph.cli.render.output import count, print_json, print_line, print_note, print_warning
 from omnigraph.cli.render.progress_bar import show_progress
-from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.storage_errors import explain_storage_errors
 from omnigraph.cli.target import (
     Durability,

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.confirmation import announce
 from omnigraph.cli.query_arguments import BranchOption, EngineOption, MessageOption, SparkOption
 from omnigraph.cli.render.output import count, print_error, print_json, print_line
 from omnigraph.cli.render.progress_bar import show_progress
-from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.target import DurabilityOption, JsonOption, UriArgument, open_graph, resolve_target
 from omnigraph.errors import StorageError
 

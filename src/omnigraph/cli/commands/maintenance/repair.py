@@ -10,9 +10,9 @@ import typer
 
 from omnigraph.api.interface.graph_maintenance import RepairOptions
 from omnigraph.api.results.maintenance_reports import Repair
+from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.confirmation import announce
 from omnigraph.cli.render.output import count, escape_unprintable, print_json, print_line
-from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.target import GraphTarget, JsonOption, UriArgument, open_graph, resolve_target
 from omnigraph.errors import StorageError
 

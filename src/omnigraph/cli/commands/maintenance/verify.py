@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.query_arguments import EngineOption, SparkOption
 from omnigraph.cli.render.output import count, escape_unprintable, print_json, print_line, print_status
 from omnigraph.cli.render.progress_bar import Report, show_progress
-from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.storage_errors import explain_storage_errors
 from omnigraph.cli.target import GraphTarget, JsonOption, UriArgument, open_graph, resolve_target
 

@@ -13,8 +13,8 @@ import typer
 from typer.testing import CliRunner
 
 from omnigraph import __version__
+from omnigraph.cli.command_line import CommandLine
 from omnigraph.cli.render.output import print_internal_error, print_note, print_warning
-from omnigraph.cli.shell import CommandLine
 from omnigraph.graph.format_version import CURRENT
 from tests.cli.running import COMMAND, READ, run, run_installed, run_without, write
 from tests.support.waiting import HANG
@@ -200,7 +200,8 @@ def test_closed_pipe_ends_the_command_silently() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "module"), [("omnigraph", "omnigraph.cli.shell"), ("omnigraph-server", "omnigraph.errors")]
+    ("program", "module"),
+    [("omnigraph", "omnigraph.cli.command_line"), ("omnigraph-server", "omnigraph.errors")],
 )
 def test_interrupt_during_startup_ends_silently(folder: Path, program: str, module: str) -> None:
     write(folder / "sitecustomize.py", INTERRUPT.format(module=module))
