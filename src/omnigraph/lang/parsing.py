@@ -74,7 +74,8 @@ def parse_with_recovery(
         report.add(Span(unterminated, unterminated + width), f"unterminated {construct}")
 
     kept: list[str] = []
-    for part in _split_declarations(text, starts):
+    parts = [Span(0, len(text))] if source.written else _split_declarations(text, starts)
+    for part in parts:
         piece = text[part.start : part.end]
         usable = len(report.recorded) < MAX_DIAGNOSTICS and (
             unterminated is None or not part.start <= unterminated < part.end
@@ -164,8 +165,10 @@ def _explain(
     if error.span is None:
         match = _UNEXPECTED.match(text, at)
         span = Span(at, match.end() if match else at)
-    elif error.span.start < error.span.end:
+    elif error.span.start < error.span.end and at < source.end:
         span = Span(at, part.start + error.span.end)
+    elif at >= source.end and source.written is not None:
+        span = Span(source.end, source.end)
     else:
         end = part.start + len(_without_trailing_comments(text[part.start : part.end]))
         span = Span(end, end)
@@ -173,7 +176,8 @@ def _explain(
     if token:
         unexpected = f"`{shorten(token)}`"
     else:
-        unexpected = "end of the file" if part.end == len(text) else "end of the declaration"
+        whole = "query" if source.written else "file"
+        unexpected = f"end of the {whole}" if part.end == len(text) else "end of the declaration"
     accepted = error.accepted
     expected = list(dict.fromkeys(name for terminal, name in terminal_names.items() if terminal in accepted))
     keywords = [match.group(1) for name in expected for match in _KEYWORD.finditer(name)]

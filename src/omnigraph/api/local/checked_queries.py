@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from cachetools import LRUCache
 
 from omnigraph.errors import InvalidInput
+from omnigraph.lang.diagnostics import LanguageError
+from omnigraph.lang.foreign.equivalent import equivalent_query, foreign_language
+from omnigraph.lang.gq.bare_query import query_source
 from omnigraph.lang.gq.check import check_query
 from omnigraph.lang.gq.query_parser import parse_queries
-from omnigraph.lang.source import Source
 from omnigraph.lang.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -46,8 +50,11 @@ class CheckedQueries:
 
 
 def _check(text: str, name: str | None, schema: Schema) -> ir.CheckedQuery:
-    source = Source(text, "<query>")
-    queries = parse_queries(source).queries
+    source = query_source(text)
+    try:
+        queries = parse_queries(source).queries
+    except LanguageError as error:
+        raise _with_equivalent(error, text, schema) from error
     if not queries:
         raise InvalidInput("the text holds no query")
     if name is None:
@@ -64,3 +71,18 @@ def _check(text: str, name: str | None, schema: Schema) -> ir.CheckedQuery:
         tail = did_you_mean(name, [item.name for item in queries])
         raise InvalidInput(f"no query is called `{name}`{tail}")
     return check_query(chosen, schema, source)
+
+
+def _with_equivalent(error: LanguageError, text: str, schema: Schema) -> LanguageError:
+    """Return the error with a hint, if the text is in another query language: the equivalent that would run."""
+    language = foreign_language(text)
+    if language is None:
+        return error
+    hint = f"this looks like {language}; queries are written in .gq: match {{ $a: Type }} return {{ $a.* }}"
+    equivalent = equivalent_query(text, language, schema)
+    if equivalent is not None:
+        with suppress(LanguageError):
+            source = query_source(equivalent)
+            check_query(parse_queries(source).queries[0], schema, source)
+            hint = f"this looks like {language}; in .gq it is\n    {equivalent}"
+    return LanguageError([replace(error.diagnostics[0], hint=hint)])

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from omnigraph.api.local.checked_queries import SELECTION
 from omnigraph.errors import InvalidInput
+from omnigraph.lang.gq.bare_query import query_source
 from omnigraph.lang.gq.query_parser import parse_queries
-from omnigraph.lang.source import Source
 from omnigraph.server.http.request_context import RequestContext
 
 # By the reason in the details of the library's error.
@@ -39,4 +39,4 @@ def only_query_name(text: str) -> str:
     >>> only_query_name("query all() { match { $p: Person } return { $p.name } }")
     'all'
     """
-    return parse_queries(Source(text, "<query>")).queries[0].name
+    return parse_queries(query_source(text)).queries[0].name

@@ -1,0 +1,1 @@
+"""Texts in other query languages, and their equivalent in `.gq` for messages."""
