@@ -31,6 +31,7 @@ node Person { name: String @key  age: I32?  mail: String? @unique }
 node Firm { code: I64 @key  city: String? }
 edge Knows: Person -> Person { since: I32? }
 edge WorksAt: Person -> Firm
+edge Rates: Person -> Firm { @key(src, dst) }
 """)
 
 
@@ -39,7 +40,13 @@ class TableSizes:
     """Many people, few firms."""
 
     counts: dict[str, int] = field(
-        default_factory=lambda: {"Person": 100_000, "Firm": 100, "Knows": 1_000_000, "WorksAt": 100_000}
+        default_factory=lambda: {
+            "Person": 100_000,
+            "Firm": 100,
+            "Knows": 1_000_000,
+            "WorksAt": 100_000,
+            "Rates": 100_000,
+        }
     )
 
     def nodes(self, type_name: str) -> int:
@@ -55,6 +62,9 @@ class TableSizes:
 
     def is_key(self, type_name: str, properties: frozenset[str]) -> bool:
         return bool({"Person": {"name", "mail"}, "Firm": {"code"}}[type_name] & properties)
+
+    def has_pair_key(self, edge_type: str) -> bool:
+        return edge_type == "Rates"
 
 
 def plan_of(body: str, **counts: int) -> ReadPlan:
@@ -93,6 +103,16 @@ def test_a_pattern_begins_at_the_variable_with_a_key_wherever_it_is_written() ->
 def test_an_edge_is_followed_backwards_when_its_target_is_the_one_known() -> None:
     plan = plan_of("match { $a: Person  $a knows $b  $b.name = $n } return { $a.name }")
     assert shape(plan.steps) == ["scan b", "walk b in a"]
+
+
+def test_an_edge_whose_ends_are_its_key_is_looked_up_between_two_known_nodes() -> None:
+    ends = "match { $p: Person { name: $n }  $f: Firm { code: 1 }  %s } return { $f.city }"
+    assert shape(plan_of(ends % "$p rates $f").steps) == ["scan p", "scan f", "close p out f"]
+    # The edges of other types have unknown ids: those of one end are followed.
+    assert shape(plan_of(ends % "$p worksAt $f").steps) == ["scan p", "walk p out f"]
+    # A single known end makes no pair.
+    one = plan_of("match { $p: Person { name: $n }  $p rates $f } return { $f.city }")
+    assert shape(one.steps) == ["scan p", "walk p out f"]
 
 
 def test_a_unique_value_is_as_good_as_a_key() -> None:

@@ -39,6 +39,11 @@ class TypeKey:
     type_name: str
     columns: tuple[Column, ...]
 
+    @property
+    def is_pair(self) -> bool:
+        """Whether the endpoints of an edge are its key."""
+        return self.kind == "edge" and [column.name for column in self.columns] == ["src", "dst"]
+
 
 def node_key(catalog: Catalog, type_name: str) -> TypeKey | None:
     """Return the key of a node type, or None for a keyless type."""

@@ -31,6 +31,10 @@ class Statistics(Protocol):
         """Return whether values of these properties identify a node."""
         ...
 
+    def has_pair_key(self, edge_type: str) -> bool:
+        """Return whether the endpoints of an edge are its key."""
+        ...
+
 
 def scan_rows(type_name: str, where: Sequence[ir.Predicate], statistics: Statistics) -> float:
     """Estimate the number of nodes of a type that satisfy predicates."""

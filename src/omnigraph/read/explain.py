@@ -25,7 +25,7 @@ from omnigraph.read.read_session import ReadSession, conjunction
 from omnigraph.read.references import properties_of, walk
 from omnigraph.read.scoring import search_path
 from omnigraph.read.select import physical_name, specified_key
-from omnigraph.read.topology import ExpandMode
+from omnigraph.read.topology import INDEX_FRONTIER, ExpandMode
 from omnigraph.search.inverted.indexed_columns import text_index_coverage
 
 _ARROWS: dict[ir.Direction, tuple[str, str]] = {"out": ("-", "->"), "in": ("<-", "-"), "both": ("-", "-")}
@@ -114,7 +114,10 @@ def _expand_text(expand: ir.Expand) -> str:
 def _mode_text(session: ReadSession, expand: ir.Expand) -> str:
     if session.settings.expand is not None:
         return f"{_MODES[session.settings.expand]} (forced by a setting)"
-    mode, reason = session.topology(expand.edge_type).preview_mode(expand.direction)
+    topology = session.topology(expand.edge_type)
+    if expand.target_bound and expand.max == 1 and topology.looks_up_pairs(expand.direction, 1):
+        return f"key lookup (up to {INDEX_FRONTIER} pairs of nodes)"
+    mode, reason = topology.preview_mode(expand.direction)
     return f"{_MODES[mode]} ({reason})"
 
 

@@ -166,9 +166,11 @@ def _expand(
             return _no_matches(expand, rows)
         expand = replace(expand, max=1)
     frontier = rows.columns[expand.source]
-    view = session.topology(expand.edge_type).neighbourhood(
-        expand.direction, frontier, expand.max, session.settings.expand
-    )
+    topology, mode = session.topology(expand.edge_type), session.settings.expand
+    if expand.target_bound and expand.max == 1:
+        ends = rows.columns[expand.target]
+        return _expand_into(expand, topology.connections(expand.direction, frontier, ends, mode), rows)
+    view = topology.neighbourhood(expand.direction, frontier, expand.max, mode)
     if expand.target_bound:
         return _expand_into(expand, view, rows)
     if expand.max == 1 and not materializes_rows(step):

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import table_key
-from omnigraph.catalog.keys import node_key
+from omnigraph.catalog.keys import node_key, table_id_key
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang import ir
 from omnigraph.read.match import match_pattern
@@ -80,3 +80,9 @@ class SnapshotStatistics:
             return True
         node = self.snapshot.catalog.schema.node(type_name)
         return node is not None and any(set(columns) <= properties for columns in node.uniques)
+
+    def has_pair_key(self, edge_type: str) -> bool:
+        """Return whether the endpoints of an edge are its key."""
+        catalog = self.snapshot.catalog
+        key = table_id_key(catalog, catalog.table("edge", edge_type))
+        return key is not None and key.is_pair

@@ -7,6 +7,7 @@ updated for the variables that a step binds, so the time is near-linear in the n
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -217,6 +218,9 @@ class Order:
             check_deadline()
             number = self._next_expand()
             if number is not None:
+                end = self._other_end(number)
+                if end is not None:
+                    self._scan(end)
                 self._expand(number)
             elif (name := self._next_free()) is not None:
                 self._scan(name)
@@ -233,6 +237,14 @@ class Order:
             if self._fans.get(number) == fan:
                 return number
         return None
+
+    def _other_end(self, number: int) -> str | None:
+        """Return the unbound end of an expansion if it is one node, and the edge between two nodes is looked up."""
+        expand = self._run.expands[number]
+        end = expand.target if expand.source in self.bound else expand.source
+        if end in self.bound or expand.max > 1 or not self._statistics.has_pair_key(expand.edge_type):
+            return None
+        return end if self._scan_rows.get(end, math.inf) <= 1 else None
 
     def _next_free(self) -> str | None:
         while self._free:

@@ -1,8 +1,9 @@
 """The nodes that an edge type connects, as an adjacency over row positions.
 
-There are two methods. The whole adjacency of an edge type (CSR) is built once and cached. Every later version
+There are three methods. The whole adjacency of an edge type (CSR) is built once and cached. Every later version
 changes it by the rows of its commit (`engine/layered_adjacency.py`). For few source nodes, their edges are instead
-looked up in storage, level by level, and form an adjacency of their own. The same kernels follow both, and both
+looked up in storage, level by level, and form an adjacency of their own. The edges between few pairs of nodes are
+looked up by their ids, if the key of the edge type is its endpoints. The same kernels follow all of them, and all
 give the same rows.
 """
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import table_key
+from omnigraph.catalog.key_arrays import derive_ids
 from omnigraph.engine.arrow_arrays import single_array
 from omnigraph.engine.csr import Adjacency
 from omnigraph.engine.layered_adjacency import AnyAdjacency, EdgeList, LayeredAdjacency
@@ -151,6 +153,23 @@ class Topology:
             return "csr", _small(self.edges.num_rows)
         return "index", f"up to {INDEX_FRONTIER} source nodes; CSR for more, or if used repeatedly"
 
+    def looks_up_pairs(self, direction: Direction, pairs: int, mode: ExpandMode | None = None) -> bool:
+        """Return whether the edges between so many pairs of nodes are looked up by their ids."""
+        if self.edges.key is None or not self.edges.key.is_pair or pairs > INDEX_FRONTIER or mode == "csr":
+            return False
+        if mode == "index":
+            return True
+        family = self._family(direction)
+        return self.edges.num_rows > SMALL_EDGES and self.cache.latest(family) is None
+
+    def connections(
+        self, direction: Direction, near: Ordinals, far: Ordinals, mode: ExpandMode | None = None
+    ) -> AdjacencyView:
+        """Return an adjacency that contains all edges between the pairs of nodes in `near` and `far`."""
+        if self.looks_up_pairs(direction, len(near), mode):
+            return self._look_up_pairs(direction, near, far)
+        return self.neighbourhood(direction, near, 1, mode)
+
     def neighbourhood(
         self, direction: Direction, frontier: Ordinals, depth: int, mode: ExpandMode | None = None
     ) -> AdjacencyView:
@@ -263,6 +282,27 @@ class Topology:
             level = np.setdiff1d(found[1], seen)
             seen = np.union1d(seen, level)
         return _build_view(_concatenate(near), _concatenate(far), _concatenate(rows), seen, same, direction)
+
+    def _look_up_pairs(self, direction: Direction, near: Ordinals, far: Ordinals) -> AdjacencyView:
+        pairs = np.unique(np.stack([near, far]).astype(np.int64), axis=1)
+        near, far = pairs[:, (pairs >= 0).all(axis=0)]
+        found = []
+        if direction in ("out", "both"):
+            found.append((near, far, self._edges_between(near, far)))
+        if direction in ("in", "both"):
+            followed = near != far if direction == "both" else slice(None)
+            found.append((near[followed], far[followed], self._edges_between(far[followed], near[followed])))
+        near, far, rows = (np.concatenate(items) for items in zip(*found, strict=True))
+        exists = rows >= 0
+        same = self.source.layout.key == self.target.layout.key
+        near, far, rows = near[exists], far[exists], rows[exists]
+        return _build_view(near, far, rows, np.unique(near), same, direction)
+
+    def _edges_between(self, sources: Ordinals, targets: Ordinals) -> Ordinals:
+        """Return the edge from each source to the target at its place, -1 where there is none."""
+        assert self.edges.key is not None
+        ends = {"src": self.source.values("id", sources), "dst": self.target.values("id", targets)}
+        return self.edges.positions(derive_ids(self.edges.key, ends))
 
     def _fetch(self, direction: Direction, level: Ordinals) -> tuple[Ordinals, Ordinals, Ordinals]:
         """Return near ends, far ends and rows of the edges of these nodes, once for each way to follow them."""
