@@ -20,6 +20,9 @@ from omnigraph.search.text_scoring import TextEvaluation
 from omnigraph.search.text_search import TextField, with_intact_indexes
 from omnigraph.search.vector_search import DEFAULT_SETTINGS, SearchSettings, VectorSearch
 
+# With so many times more rows than scored entities, entities are looked up among the rows.
+_FEW = 16
+
 
 @dataclass(frozen=True)
 class RowScores:
@@ -142,15 +145,27 @@ def fuse(parts: Sequence[RowScores], weights: Sequence[float]) -> RowScores:
 
 def _distinct(ordinals: Ordinals) -> Ordinals:
     """Return the positions that are not null, each once and ascending."""
-    if len(ordinals) and ordinals[0] >= 0 and bool((ordinals[1:] > ordinals[:-1]).all()):
+    if _is_ascending(ordinals):
         return ordinals
     found = np.unique(ordinals)
     return found[found >= 0]
 
 
+def _is_ascending(ordinals: Ordinals) -> bool:
+    """Return whether all positions are distinct and ascend, and none is null."""
+    if not len(ordinals) or ordinals[0] < 0:
+        return False
+    return bool((ordinals[1:] > ordinals[:-1]).all())
+
+
 def _spread(entities: Ordinals, scores: npt.NDArray[np.float64], ordinals: Ordinals) -> RowScores:
     """Convert scores of entities, which are ascending, to scores of the rows that are bound to them."""
+    values, ranked = np.zeros(len(ordinals)), np.zeros(len(ordinals), np.bool_)
     if not len(entities):
-        return RowScores(np.zeros(len(ordinals)), np.zeros(len(ordinals), np.bool_))
+        return RowScores(values, ranked)
+    if len(entities) * _FEW < len(ordinals) and _is_ascending(ordinals):
+        rows = np.searchsorted(ordinals, entities)
+        values[rows], ranked[rows] = scores, True
+        return RowScores(values, ranked)
     places = np.minimum(np.searchsorted(entities, ordinals), len(entities) - 1)
     return RowScores(scores[places], entities[places] == ordinals)

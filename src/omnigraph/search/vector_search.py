@@ -14,14 +14,17 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from omnigraph.budget.deadline import check_deadline
 from omnigraph.engine.memory.cached_table import NO_ROWS, CachedTable, Ordinals
 from omnigraph.engine.memory.vector_batches import split_by_fragment, vector_batches
 from omnigraph.lang.schema import Metric, VectorIndexKind
+from omnigraph.search.nearest_rows import NearestRows
 from omnigraph.search.vector_distance import check_dimension, nearest_distances
 from omnigraph.store.tables.vector_search import (
     StoredVectorIndex,
+    batch_rows,
     find_vector_indexes,
     search_vector_index,
 )
@@ -110,14 +113,33 @@ class VectorSearch:
             if neighbours is not None:
                 uncovered = [
                     item.start + offsets
-                    for item, offsets in split_by_fragment(self.table, ordinals)
-                    if item.fragment.id not in path.index.fragments
+                    for item, offsets in split_by_fragment(self.table, ordinals, path.index.fragments)
                 ]
-                found, distances = self.distances(np.unique(np.concatenate([neighbours, *uncovered])))
+                found, distances = self._compare(np.unique(np.concatenate([neighbours, *uncovered])), count)
                 # An index has no vectors with a NaN or an infinity in them.
                 if np.count_nonzero(np.isfinite(distances)) >= count:
-                    return _smallest(found, distances, count)
-        return _smallest(*self.distances(ordinals), count)
+                    return found, distances
+        return self._compare(ordinals, count)
+
+    def _compare(self, ordinals: Ordinals, count: int) -> tuple[Ordinals, Distances]:
+        """Return the `count` nearest of some rows by their exact distances, ascending by position."""
+        if count <= 0:
+            return NO_ROWS, np.zeros(0)
+        nearest = NearestRows(self.query, self.metric, count)
+        column = self.table.cached_vectors(self.name, len(ordinals))
+        if column is None:
+            for positions, vectors in vector_batches(self.table, self.name, ordinals):
+                check_deadline()
+                nearest.add(positions, vectors)
+            return nearest.result()
+        step = batch_rows(4.0 * column.type.list_size)
+        for start in range(0, len(ordinals), step):
+            check_deadline()
+            part = ordinals[start : start + step]
+            first, last = int(part[0]), int(part[-1])
+            is_run = last - first + 1 == len(part)
+            nearest.add(part, column[first : last + 1] if is_run else column.take(pa.array(part)))
+        return nearest.result()
 
     def path(self, candidates: int) -> SearchPath:
         """Return how so many candidates are searched."""
@@ -212,20 +234,6 @@ def exact_rows(dimension: int) -> int:
     (10000, 5000, 1000)
     """
     return min(MAX_EXACT_ROWS, max(MIN_EXACT_ROWS, _EXACT_NUMBERS // dimension))
-
-
-def _smallest(ordinals: Ordinals, distances: Distances, count: int) -> tuple[Ordinals, Distances]:
-    """Return the rows with the `count` smallest distances, and those with the same distance as the last of them."""
-    if count <= 0:
-        return NO_ROWS, np.zeros(0)
-    if len(ordinals) <= count:
-        return ordinals, distances
-    # NaNs are greater than all numbers, as in the order of the result.
-    last = np.partition(distances, count - 1)[count - 1]
-    if np.isnan(last):
-        return ordinals, distances
-    kept = distances <= last
-    return ordinals[kept], distances[kept]
 
 
 def _is_searchable(query: tuple[float, ...], metric: Metric) -> bool:

@@ -38,8 +38,9 @@ _COLUMN_PAGES = 2
 _PAGE_OFFSETS, _PAGE_SIZES, _PAGE_LENGTH, _PAGE_ENCODING = 1, 2, 3, 4
 _ENCODING_DIRECT, _DIRECT_ANY, _ANY_TYPE, _ANY_VALUE = 2, 1, 1, 2
 _LAYOUT_CONSTANT, _LAYOUT_FULL_ZIP, _CONSTANT_LAYERS = 2, 3, 5
-_ZIP_BITS_REP, _ZIP_BITS_DEF, _ZIP_BITS_PER_OFFSET, _ZIP_COMPRESSION = 1, 2, 4, 7
-_COMPRESSION_VARIABLE, _COMPRESSION_GENERAL = 2, 10
+_ZIP_BITS_REP, _ZIP_BITS_DEF, _ZIP_BITS_PER_VALUE, _ZIP_BITS_PER_OFFSET, _ZIP_COMPRESSION = 1, 2, 3, 4, 7
+_COMPRESSION_FLAT, _COMPRESSION_VARIABLE, _COMPRESSION_GENERAL, _COMPRESSION_LIST = 1, 2, 10, 11
+_FLAT_BITS, _LIST_LENGTH, _LIST_ITEMS = 1, 1, 2
 _GENERAL_BUFFER, _GENERAL_VALUES, _BUFFER_SCHEME, _VARIABLE_VALUES = 1, 3, 1, 2
 _ZSTD = 2
 
@@ -115,6 +116,25 @@ class FullZipPage:
 
 
 @dataclass(frozen=True, slots=True)
+class VectorPage:
+    """A page of lists of one length: for each its numbers, after a control byte if it may be null.
+
+    The control byte of a null is not 0.
+    """
+
+    rows: int
+    data_start: int
+    control_bytes: int
+    dimension: int
+    number_bytes: int
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of a stored vector."""
+        return self.control_bytes + self.dimension * self.number_bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ConstantPage:
     """A page whose values are equal or null. The value is stored once, after the sizes of its two buffers.
 
@@ -157,7 +177,7 @@ class OtherPage:
     rows: int
 
 
-Page = FullZipPage | ConstantPage | OtherPage
+Page = FullZipPage | VectorPage | ConstantPage | OtherPage
 
 
 def parse_pages(metadata: bytes) -> list[Page]:
@@ -213,6 +233,8 @@ def _page(page: Message) -> Page:
 
 
 def _full_zip(rows: int, buffers: Buffers, zipped: Message) -> Page:
+    if len(buffers) == 1 and _ZIP_BITS_PER_VALUE in zipped:
+        return _vectors(rows, *buffers[0], zipped)
     if len(buffers) != 2 or buffers[1][1] % (rows + 1):
         return OtherPage(rows)
     (data_start, _), (index_start, index_size) = buffers
@@ -223,6 +245,27 @@ def _full_zip(rows: int, buffers: Buffers, zipped: Message) -> Page:
         return OtherPage(rows)
     control = 0 if not bits else 1 if bits <= 8 else 2
     return FullZipPage(rows, data_start, index_start, index_size // (rows + 1), control, width // 8, codec)
+
+
+def _vectors(rows: int, start: int, size: int, zipped: Message) -> Page:
+    compression = read_message(as_bytes(zipped[_ZIP_COMPRESSION]))
+    bits = as_number(zipped.get(_ZIP_BITS_DEF, 0))
+    if set(compression) != {_COMPRESSION_LIST} or zipped.get(_ZIP_BITS_REP, 0) or bits > 1:
+        return OtherPage(rows)
+    lists = read_message(as_bytes(compression[_COMPRESSION_LIST]))
+    items = read_message(as_bytes(lists.get(_LIST_ITEMS, b"")))
+    # Lists whose numbers may be null have one more field.
+    if set(lists) != {_LIST_LENGTH, _LIST_ITEMS} or set(items) != {_COMPRESSION_FLAT}:
+        return OtherPage(rows)
+    flat = read_message(as_bytes(items[_COMPRESSION_FLAT]))
+    length, width = as_number(lists[_LIST_LENGTH]), as_number(flat.get(_FLAT_BITS, 0))
+    page = VectorPage(rows, start, bits, length, width // 8)
+    is_plain = set(flat) == {_FLAT_BITS} and width % 8 == 0
+    is_plain = is_plain and as_number(zipped[_ZIP_BITS_PER_VALUE]) in (
+        length * width,
+        length * width + 8 * bits,
+    )
+    return page if is_plain and size == rows * page.row_bytes else OtherPage(rows)
 
 
 def _constant(rows: int, buffers: Buffers, constant: Message) -> Page:

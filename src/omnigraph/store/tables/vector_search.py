@@ -89,6 +89,11 @@ def search_vector_index(
     return None if rows is None else rows[ROW_ADDRESS].to_numpy()
 
 
+def batch_rows(row_bytes: float) -> int:
+    """Return the number of vectors that are read at a time."""
+    return int(max(1, min(_MAX_BATCH_ROWS, BATCH_BYTES // max(1.0, row_bytes))))
+
+
 def read_vectors(
     tables: Tables, pin: TablePin, column: str, row_bytes: float, slices: Sequence[Slice]
 ) -> Iterator[tuple[Addresses, pa.Array]]:
@@ -96,7 +101,7 @@ def read_vectors(
 
     Offsets of a slice belong to live rows and ascend. Fragments of which many rows are needed are scanned.
     """
-    batch_rows = int(max(1, min(_MAX_BATCH_ROWS, BATCH_BYTES // max(1.0, row_bytes))))
+    step = batch_rows(row_bytes)
     with translate_lance_errors(f"read {pin.path}"):
         dataset = tables.open(pin.path, pin.version)
         taken: list[Addresses] = []
@@ -110,7 +115,7 @@ def read_vectors(
                 fragments=[fragment],
                 with_row_address=True,
                 scan_in_order=True,
-                batch_size=batch_rows,
+                batch_size=step,
                 batch_readahead=_BATCHES_AHEAD,
             )
             wanted = None if item.offsets is None else make_addresses(item.fragment, item.offsets)
@@ -125,6 +130,6 @@ def read_vectors(
                     yield addresses, vectors
     if taken:
         addresses = np.concatenate(taken)
-        for start in range(0, len(addresses), batch_rows):
-            part = addresses[start : start + batch_rows]
+        for start in range(0, len(addresses), step):
+            part = addresses[start : start + step]
             yield part, take_addresses(tables, pin, part, [column])[column].combine_chunks()
