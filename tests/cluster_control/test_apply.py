@@ -415,12 +415,15 @@ def test_interrupted_schema_apply_with_another_schema_is_kept(applied: ClusterFo
     assert read_intents(applied.storage).intents == (intent,)
 
 
-def test_interrupted_deletion_is_rolled_forward_or_repeated(two: ClusterFolder) -> None:
+@pytest.mark.parametrize(
+    ("folder", "presence"), [("__manifest/data", "unreadable"), ("__manifest", "interrupted")]
+)
+def test_interrupted_deletion_is_repeated(two: ClusterFolder, folder: str, presence: str) -> None:
     approval = approve(two.path, "graph.team", "ann").approval_id
     interrupt(two, "graph_delete", "team", approval_id=approval)
-    two.storage.graph_objects("team").delete_many(
-        [info.key for info in two.storage.graph_objects("team").list("__manifest")]
-    )
+    objects = two.storage.graph_objects("team")
+    objects.delete_many([info.key for info in objects.list(folder)])
+    assert observe_graph(two.storage, "team").presence == presence
     report = apply(two.path)
     assert "graph_delete_incomplete" in codes(report)
     assert report.converged

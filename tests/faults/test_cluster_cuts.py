@@ -99,8 +99,8 @@ def check_cut(command: str, cluster: ClusterFolder, before: bytes | None, after:
     if now is not None:
         revision = 0 if before is None else parse_state(before).state_revision
         assert parse_state(now).state_revision == revision + is_written
-        if parse_state(now).graphs:
-            # A server can start with it. A graph that was being changed is quarantined.
+        if parse_state(now).graphs and command != "refresh":
+            # A server can start with it, unless a payload is lost. A graph that was being changed is quarantined.
             read_applied_revision(cluster.root, cluster.options)
     if command != "force-unlock":
         remove_left_lock(cluster)

@@ -59,22 +59,22 @@ def _settle(
     declared = configuration.graphs.get(intent.graph_id)
     schema = None if declared is None else declared.schema
     digest = live.schema_digest(schema)
+    if intent.kind == "graph_delete":
+        if live.presence == "absent" and graph_address(intent.graph_id) not in sweep.state.resources:
+            return _finish(sweep, intent)
+        if live.presence == "absent":
+            return _roll_delete_forward(sweep, intent, approvals)
+        # A graph without a part of its manifest is unreadable. The ledger has it still, so it is planned again.
+        message = "the deletion was interrupted; it is planned again"
+        finding = warning("graph_delete_incomplete", graph_address(intent.graph_id), message)
+        return _finish(_with(sweep, finding), intent)
     if live.presence == "unreadable":
         return _keep(sweep, intent, f"the graph cannot be read: {live.error}")
-    match intent.kind:
-        case "graph_delete":
-            if live.presence == "absent" and graph_address(intent.graph_id) not in sweep.state.resources:
-                return _finish(sweep, intent)
-            if live.presence == "absent":
-                return _roll_delete_forward(sweep, intent, approvals)
-            message = "the deletion was interrupted; it is planned again"
-            finding = warning("graph_delete_incomplete", graph_address(intent.graph_id), message)
-            return _finish(_with(sweep, finding), intent)
-        case "graph_create":
-            if live.presence in ("absent", "interrupted"):
-                return _finish(sweep, intent)
-            if live.presence == "partial":
-                return _keep_partial(sweep, intent, live)
+    if intent.kind == "graph_create":
+        if live.presence in ("absent", "interrupted"):
+            return _finish(sweep, intent)
+        if live.presence == "partial":
+            return _keep_partial(sweep, intent, live)
     if digest is not None and digest == intent.desired_schema_digest:
         applied = sweep.state.resources.get(schema_address(intent.graph_id))
         if applied is not None and applied.digest == digest:
