@@ -12,6 +12,7 @@ import cedarpy
 
 from omnigraph.errors import InvalidInput, PermissionDenied
 from omnigraph.policy.bundle import PolicyBundle, Rule
+from omnigraph.policy.decision_log import log_decision
 
 _CACHED_DECISIONS = 1_024
 
@@ -91,8 +92,9 @@ class Gate:
         return self
 
     def check(self, actor: str | None, access: Access) -> None:
-        """Raise `PermissionDenied` unless the access is allowed."""
+        """Raise `PermissionDenied` unless the access is allowed. The decision is logged."""
         decision = self.decide(actor, access)
+        log_decision(self.graph_id, actor, access, decision)
         if not decision.allowed:
             absence = self.absence
             raise PermissionDenied(

@@ -27,7 +27,7 @@ from omnigraph.server.http.origins import is_loopback
 from omnigraph.server.http.rate_limits import RateLimiter
 from omnigraph.server.interpreter import freeze_heap, tune_interpreter
 from omnigraph.server.limits import ServerLimits, read_limits
-from omnigraph.server.logs import LOGGER, log_to_stderr
+from omnigraph.server.logs import LOGGER, log_to_stderr, read_logged_decisions
 from omnigraph.server.metrics_endpoint import read_metrics_access
 from omnigraph.server.reload import Reloader
 from omnigraph.server.tls import TlsCertificates, find_tls_files
@@ -84,6 +84,7 @@ def serve(
     require_all = options.require_all_graphs or is_on(environment.get("OMNIGRAPH_REQUIRE_ALL_GRAPHS"))
     tokens = read_tokens(environment)
     limits = read_limits(environment)
+    decisions = read_logged_decisions(environment)
     storage = s3_options(environment)
     if options.verify_reads:
         storage["verify_reads"] = "true"
@@ -140,7 +141,7 @@ def serve(
             )
             graph_ids, workers = count_processes(serving, workers)
             if workers > 1:
-                log_to_stderr()
+                log_to_stderr(decisions)
                 raise_file_limit(limits)
                 with listening(host, port, is_shared=True) as bound:
                     if code := serve_processes(serving, bound, graph_ids, workers):
@@ -148,7 +149,7 @@ def serve(
                 return
         seen = fingerprint()
         hosting = read()
-        log_to_stderr()
+        log_to_stderr(decisions)
         raise_file_limit(limits)
         with private_temporary_folder():
             resources = open_(hosting, limits)

@@ -20,6 +20,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.server.http.capacity import Capacity
 from omnigraph.server.http.error_responses import INTERNAL_ERROR, HttpError, render_http_error
 from omnigraph.server.logs import LOGGER, log_request
+from omnigraph.server.logs import REQUEST_ID as CURRENT_REQUEST
 from omnigraph.server.metrics import Metrics
 from omnigraph.store.request_counts import track_requests
 
@@ -55,6 +56,7 @@ class RequestMiddleware:
         client_id = Headers(scope=scope).get(REQUEST_ID, "")
         request_id = client_id if _CLIENT_REQUEST_ID.match(client_id) else str(ULID())
         scope["request_id"] = request_id
+        CURRENT_REQUEST.set(request_id)
         response = _ResponseSender(send, request_id)
         self._metrics.begin()
         started = time.perf_counter()

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from omnigraph.api.hosting.graph_sources import check_graph_id
 from omnigraph.budget.deadline import check_deadline, current_deadline
 from omnigraph.budget.query_budget import QueryLimits
-from omnigraph.errors import Cancelled, NotFound, OmnigraphError, PermissionDenied, ResourceLimit
+from omnigraph.errors import Cancelled, NotFound, PermissionDenied, ResourceLimit
 from omnigraph.policy.gate import Access
 from omnigraph.protocol.codec import EXACT, encode
 from omnigraph.server.hosted_graphs import HostedGraph, ServerResources
@@ -276,9 +276,8 @@ class GraphRoute(APIRoute):
                 if self.body_field is None:
                     return await handle(request)
                 limited = LimitedBodyRequest(request.scope, request.receive, limit, resource)
-                denied = _early_denial(context)
-                if denied is not None and not await limited.arrives_at_once():
-                    raise denied
+                if not _may_act(context) and not await limited.arrives_at_once():
+                    _deny(context)
                 return await handle(limited)
 
         self.direct_handler: Handler | None = None if direct is None else handle_request
@@ -308,22 +307,26 @@ def _identify(request: Request) -> str | None:
     return actor
 
 
-def _early_denial(context: RequestContext) -> OmnigraphError | None:
-    """Return the error of an actor that may not perform the action of the route on any branch.
+def _may_act(context: RequestContext) -> bool:
+    """Return whether the actor may perform the action of the route on any branch.
 
-    A body that arrives at once is still read, because the error can then name the branch.
+    The body of a request that no rule allows is not waited for. One that arrives at once is still read, because the
+    error can then name the branch.
     """
     actions = _ACTIONS.get(context.running.operation, ())
     gate = context.hosted.gate
-    if gate is None or not actions or any(gate.may_allow(context.actor, action) for action in actions):
-        return None
-    if actions == ("invoke_query",):
-        return NotFound(QUERY_NOT_FOUND)
+    return gate is None or not actions or any(gate.may_allow(context.actor, action) for action in actions)
+
+
+def _deny(context: RequestContext) -> None:
+    """Raise the error of an actor that may not perform the action of the route on any branch."""
+    action = _ACTIONS[context.running.operation][-1]
     try:
-        context.authorize(actions[-1])
+        context.authorize(action)
     except PermissionDenied as error:
-        return error
-    return None
+        if action == "invoke_query":
+            raise NotFound(QUERY_NOT_FOUND) from error
+        raise
 
 
 def _create_context(request: Request, operation: str) -> RequestContext:
