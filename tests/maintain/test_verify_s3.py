@@ -9,6 +9,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import StorageError
 from omnigraph.maintain.verification.report import Damage
+from omnigraph.store.lance.lance_files import version_file
 from tests.maintain.test_verify import strip_digests
 from tests.support.s3 import Bucket
 from tests.support.s3_graphs import upload_graph
@@ -45,6 +46,61 @@ def test_verify_changed_object_is_named(graph: og.LocalGraph, pattern: str) -> N
     objects.put(key, bytes(data))
     (found,) = graph.verify().damage
     assert (found.file, found.kind, found.branches) == (key, "altered", ("main",))
+
+
+def flip_time(graph: og.LocalGraph, s3: Bucket, folder: str = "g") -> tuple[str, bytes]:
+    """Return the key of the newest version of `__manifest`, and its content with one bit of its time flipped."""
+    version = graph._repository.manifest.refresh().version
+    key = f"{folder}/__manifest/{version_file(version)}"
+    data = bytearray(s3.server.objects.get(s3.name, key))
+    # The time is the field after the version.
+    data[data.rindex(b"\x18" + bytes([version]) + b":") + 6] ^= 1
+    return key, bytes(data)
+
+
+def test_verify_decayed_bit_of_the_newest_version_is_found_by_its_entity_tag(
+    graph: og.LocalGraph, s3: Bucket
+) -> None:
+    key, data = flip_time(graph, s3)
+    s3.server.objects.decay(s3.name, key, data)
+    (found,) = graph.verify(quick=True).damage
+    assert (f"g/{found.file}", found.kind) == (key, "altered")
+    assert graph.verify(record=True).recorded == 0
+
+
+def test_verify_record_finds_a_newest_version_that_is_replaced_later(
+    graph: og.LocalGraph, s3: Bucket
+) -> None:
+    assert graph.verify().not_recorded == 1
+    assert graph.verify(record=True).recorded == 1
+    assert graph.verify().not_recorded == 0
+    key, data = flip_time(graph, s3)
+    s3.server.objects.put(s3.name, key, data)
+    (found,) = graph.verify().damage
+    assert (f"g/{found.file}", found.kind) == (key, "altered")
+
+
+def test_verify_of_a_backup_finds_a_newest_version_that_is_replaced(graph: og.LocalGraph, s3: Bucket) -> None:
+    graph.backup(f"{s3.uri}/copy", storage_options=s3.options)
+    with og.open(f"{s3.uri}/copy", "r", storage_options=s3.options) as copy:
+        assert copy.verify().not_recorded == 0
+        key, data = flip_time(copy, s3, "copy")
+        s3.server.objects.put(s3.name, key, data)
+        (found,) = copy.verify().damage
+        assert (f"copy/{found.file}", found.kind) == (key, "altered")
+
+
+@pytest.mark.parametrize("part", [b"string", b".txn", b"LANC"])
+def test_verify_unrecorded_newest_version_is_compared_with_the_files_around_it(
+    graph: og.LocalGraph, s3: Bucket, part: bytes
+) -> None:
+    key, _ = flip_time(graph, s3)
+    data = bytearray(s3.server.objects.get(s3.name, key))
+    # A description of a column, the name of its transaction file, and the format in its footer.
+    data[data.rindex(part) - (2 if part == b"LANC" else 1 if part == b".txn" else -7)] ^= 1
+    s3.server.objects.put(s3.name, key, bytes(data))
+    (found,) = graph.verify(quick=True).damage
+    assert (f"g/{found.file}", found.kind) == (key, "altered")
 
 
 def test_verify_missing_object_is_named_and_the_branch_can_be_reset(graph: og.LocalGraph) -> None:

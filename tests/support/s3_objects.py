@@ -10,7 +10,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from urllib.parse import quote, unquote
 from xml.etree import ElementTree
@@ -91,6 +91,11 @@ class Objects:
         """Return the content of an object without a request."""
         with self._lock:
             return self._buckets[bucket][key].data
+
+    def decay(self, bucket: str, key: str, data: bytes) -> None:
+        """Replace the content of an object as a failing disk does: its entity tag stays that of the former one."""
+        with self._lock:
+            self._buckets[bucket][key] = replace(self._buckets[bucket][key], data=data)
 
     def keys(self, bucket: str) -> list[str]:
         with self._lock:

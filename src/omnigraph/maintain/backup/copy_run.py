@@ -170,6 +170,8 @@ class CopyRun(ABC):
                 missing = error
             else:
                 self._verify_target()
+                if report.published:
+                    self.target.record_version()
                 return report
         raise StorageError(
             f"a file of {self.source.location} that the head of a branch needs does not exist: {missing}",

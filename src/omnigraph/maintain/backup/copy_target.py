@@ -13,6 +13,7 @@ from omnigraph.graph.recovery.leases import has_unfinished_copy
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.manifest import Manifest, NotAGraph
+from omnigraph.store.manifest.version_digests import record_stored_version
 from omnigraph.store.objects.local_backend import is_temporary
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.storage_options import StorageOptions
@@ -50,6 +51,15 @@ class CopyTarget:
             return Manifest.open(self.root)
         except NotAGraph:
             return None
+
+    def record_version(self) -> None:
+        """Record the digest of the newest version of `__manifest` on an object store.
+
+        On a local disk the publish has recorded it. A run that ends before leaves a copy without this digest.
+        """
+        manifest = None if self.root.local is not None else self.open_manifest()
+        if manifest is not None:
+            record_stored_version(self.root, self.objects, manifest.view.version)
 
     def check_empty(self) -> None:
         """Raise `InvalidInput` if the place holds anything but an unfinished copy."""

@@ -80,6 +80,7 @@ class GraphVerifier:
         in_memory = objects.location.scheme == "memory"
         root = root if in_memory else LanceRoot(root.uri, root.options, root.local, root.durable)
         self._options = options
+        self._root = root
         self._location = objects.location
         try:
             self.inspection = ManifestInspection(root, objects, quick=options.quick)
@@ -250,7 +251,7 @@ class GraphVerifier:
                 changed="the recorded digests",
                 hint="run the verification again; digests that were recorded are kept",
             )
-        return sum(len(digests) for digests in new.values())
+        return sum(len(digests) for digests in new.values()) + self.inspection.record_version(self._root)
 
     # --- damage ------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ of the others. If the newest version cannot be opened, the newest version that c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -24,12 +24,15 @@ from omnigraph.store.manifest.manifest_view import ManifestView, require_version
 from omnigraph.store.manifest.recorded_files import RecordedFiles
 from omnigraph.store.manifest.records import Body, BranchEntry, CommitRecord, HeadRecord, Registry, TagEntry
 from omnigraph.store.manifest.row_files import SupersededFile
-from omnigraph.store.manifest.version_digests import read_version_digests
+from omnigraph.store.manifest.version_check import differs_from_tag, find_alteration
+from omnigraph.store.manifest.version_digests import read_version_digests, record_stored_version
 from omnigraph.store.objects.backend import ObjectInfo
 from omnigraph.store.objects.object_store import ObjectStore
 
 T = TypeVar("T")
 
+# The newest version file is compared with so many before it.
+_VERSIONS_BEFORE = 2
 # The number of times an inspection begins again because files were replaced and removed meanwhile.
 _MAX_INSPECTIONS = 10
 
@@ -67,6 +70,7 @@ class ManifestInspection:
         self.damage: list[ManifestDamage] = []
         self.files = 0
         self._newer: set[int] = set()
+        self._is_recorded = False
         self.bytes_read = 0
         self.unrecorded = 0
         self._stored = self._list()
@@ -158,6 +162,7 @@ class ManifestInspection:
             return
         recorded = read_version_digests(self._objects)
         current = self.view.version
+        self._is_recorded = current in recorded
         known = [item.name for item in self.damage]
         for version in sorted({*self._versions(), current}):
             name = version_file(version)
@@ -197,17 +202,56 @@ class ManifestInspection:
         names = [transaction_file(transaction, self.view.version - 1), transaction_file(transaction)]
         name = next((item for item in names if item in self._stored), names[0])
         self.files += 1
-        if name not in self._stored:
-            # A copy of the files that readers need has no transaction files at all.
-            if any(item.startswith("_transactions/") for item in self._stored):
-                self._add("missing", name, "the file does not exist")
-            return
-        data = self._objects.get(f"{PATH}/{name}").data
         version = self._objects.get(f"{PATH}/{version_file(self.view.version)}").data
-        self.bytes_read += len(data)
+        data = None
+        if name in self._stored:
+            data = self._objects.get(f"{PATH}/{name}").data
+            self.bytes_read += len(data)
+        elif any(item.startswith("_transactions/") for item in self._stored):
+            # A copy of the files that readers need has no transaction files at all.
+            self._add("missing", name, "the file does not exist")
         # The copy has its length before it, so that a truncated file does not match.
-        if len(data).to_bytes(4, "little") + data not in version:
+        if data is not None and len(data).to_bytes(4, "little") + data not in version:
             self._add("altered", name, "it differs from the copy in its version")
+        elif not self._is_recorded:
+            self._check_unrecorded_version(version, names, data, self._tag(name))
+
+    def _check_unrecorded_version(
+        self, data: bytes, names: Collection[str], transaction: bytes | None, tag: str | None
+    ) -> None:
+        """Compare the newest version file with everything that states the same as it does."""
+        name = version_file(self.view.version)
+        problem = find_alteration(self.view.version, data, names, transaction, self._versions_before())
+        if problem is None and transaction is not None:
+            is_altered = differs_from_tag(data, self._tag(name), transaction, tag)
+            problem = "its content differs from its entity tag" if is_altered else None
+        if problem is not None:
+            self._add("altered", name, problem)
+
+    def _tag(self, name: str) -> str | None:
+        return self._stored[name].etag if name in self._stored else None
+
+    def _versions_before(self) -> list[bytes]:
+        """Return the version files before the newest one, as far as they can be read."""
+        found = []
+        for version in range(self.view.version - _VERSIONS_BEFORE, self.view.version):
+            if version_file(version) in self._stored:
+                with suppress(NotFound):
+                    found.append(self._objects.get(f"{PATH}/{version_file(version)}").data)
+        return found
+
+    def record_version(self, root: LanceRoot) -> int:
+        """Record the digest of the newest version file if it has none; return 1 if the inspected one had none.
+
+        A version that was made after the inspection is recorded instead. Call this after the recording of other
+        digests, which makes a version.
+        """
+        version = self.manifest.refresh().version
+        is_sound = not any(item.name == version_file(version) for item in self.damage)
+        if not self._is_visible or not is_sound or version in read_version_digests(self._objects):
+            return 0
+        record_stored_version(root, self._objects, version)
+        return int(not self._is_recorded)
 
     # --- data files --------------------------------------------------------------------------------------
 

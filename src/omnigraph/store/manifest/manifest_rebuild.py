@@ -44,6 +44,7 @@ from omnigraph.store.manifest.records import (
     TagEntry,
     encode_body,
 )
+from omnigraph.store.manifest.version_digests import forget_version_digests
 from omnigraph.store.objects.object_store import ObjectStore
 
 T = TypeVar("T")
@@ -75,6 +76,8 @@ def rebuild_versions(root: LanceRoot, objects: ObjectStore, inspection: Manifest
     for version in versions:
         candidates[version] = _changed_files(objects, known, version)
         known.update(candidates[version].added)
+    if versions:
+        forget_version_digests(root, objects)
     for version in versions:
         set_aside(objects, f"{PATH}/{version_file(version)}")
     manifest = Manifest(root, root.open(PATH))

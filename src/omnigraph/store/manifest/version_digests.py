@@ -3,7 +3,8 @@
 Digests of table files are recorded in `__manifest`. The manifest file of a version of `__manifest` is the root of
 all of them, so its own digest must be elsewhere. On a local disk every commit appends one line to this log after
 the swap. The log is not part of the commit: a missing line means that the digest was not recorded. On an object
-store there is no log, because it would be one more request for each commit.
+store a commit appends nothing, because that would be one more request. There the log has at most one line, which is
+written when a graph comes to rest: by a verification that records digests, and by a backup.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import NotFound, StorageError
-from omnigraph.store.file_digests import FileDigest, digest_file, digest_text
+from omnigraph.store.file_digests import FileDigest, digest_bytes, digest_file, digest_text
 from omnigraph.store.lance.lance_files import version_file
+from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.objects.object_store import ObjectStore
 
 LOG: Final = "__manifest/_digests/versions.log"
@@ -33,8 +35,7 @@ def record_version_digest(folder: Path, version: int) -> None:
     One append, which is atomic at this size. It is not synced, and a failure is ignored: the commit is complete.
     """
     with suppress(OSError, StorageError):
-        found = digest_file(Path(f"{folder}/{version_file(version)}"), "")
-        line = f"{version} {found.size} {found.digest}"
+        line = _line(version, digest_file(Path(f"{folder}/{version_file(version)}"), ""))
         log = f"{folder}/_digests/versions.log"
         try:
             descriptor = _open(log)
@@ -42,9 +43,30 @@ def record_version_digest(folder: Path, version: int) -> None:
             (folder / "_digests").mkdir(exist_ok=True)
             descriptor = _open(log)
         try:
-            os.write(descriptor, f"{line} {_check(line)}\n".encode())
+            os.write(descriptor, line)
         finally:
             os.close(descriptor)
+
+
+def record_stored_version(root: LanceRoot, objects: ObjectStore, version: int) -> None:
+    """Record the digest of the manifest file of a version that is in storage.
+
+    On an object store it is the only line of the log, and the file is read back. Raises `StorageError`.
+    """
+    if root.local is not None:
+        record_version_digest(root.local / "__manifest", version)
+    elif objects.location.scheme != "memory":
+        data = objects.get(f"__manifest/{version_file(version)}").data
+        objects.put(LOG, _line(version, digest_bytes("", data)))
+
+
+def forget_version_digests(root: LanceRoot, objects: ObjectStore) -> None:
+    """Remove the log of an object store, before versions that it may name are made again.
+
+    On a local disk the line of the new version follows, and the last line counts.
+    """
+    if root.local is None:
+        objects.delete(LOG)
 
 
 def last_recorded_version(folder: Path) -> int | None:
@@ -101,6 +123,11 @@ def trim_version_digests(folder: Path, first: int) -> None:
 
 def _open(log: str) -> int:
     return os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+
+def _line(version: int, found: FileDigest) -> bytes:
+    text = f"{version} {found.size} {found.digest}"
+    return f"{text} {_check(text)}\n".encode()
 
 
 def _check(line: str) -> str:
