@@ -23,8 +23,10 @@ ROOT = Path(__file__).resolve().parents[1]
 # Our load, the peer, and the goal: the fraction of the rate of the peer.
 GOALS = (
     ("ours from records", "raw from records", 0.5),
+    ("ours from records, index later", "raw from records", 0.5),
     ("ours from Parquet", "raw from Parquet", None),
     ("ours from Parquet", "ladybug from Parquet", 1.0),
+    ("ours from Parquet, index later", "ladybug from Parquet", 1.0),
 )
 WIDTH = 116
 

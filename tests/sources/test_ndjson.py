@@ -513,6 +513,7 @@ def test_the_column_lane_reads_what_the_record_lane_reads(lines: list[str], ende
         thing(id="t", day=3, at=5, ld=[1], v=[1, 2, 3], f=0.1, blob="s3://x") * 2,
         thing(day="2020-01-31", at="2020-01-31", lf=[1.5], v=None) * 2,
         line(data={"name": "Ann"}, type="Person") + line(data={"name": "Bob"}, type="Person"),
+        line(edge="Likes", **{"from": "Ann", "to": "Bob"}) * 2,
     ],
 )
 def test_ordinary_records_take_the_column_lane(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -520,6 +521,15 @@ def test_ordinary_records_take_the_column_lane(text: str, monkeypatch: pytest.Mo
         "omnigraph.sources.json.ndjson.decode_line", lambda *_: pytest.fail("the record lane was taken")
     )
     assert sum(batch.rows.num_rows for batch in read(text)) == text.count("\n")
+
+
+def test_ids_that_begin_in_a_later_block_take_the_column_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "omnigraph.sources.json.ndjson.decode_line", lambda *_: pytest.fail("the record lane was taken")
+    )
+    blocks = [thing(i=1), thing(i=2, id="t"), thing(i=3)]
+    found = [batch.rows.to_pylist() for batch in read_ndjson(map(str.encode, blocks), CATALOG, batch_bytes=1)]
+    assert [(row["id"], row["i"]) for [row] in found] == [(None, 1), ("t", 2), (None, 3)]
 
 
 def test_a_number_is_rounded_to_f32_in_one_way_whatever_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:

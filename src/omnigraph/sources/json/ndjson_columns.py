@@ -49,6 +49,14 @@ _NEGATIVE_ZERO = re.compile(rb"-0(?![0-9.eE])")
 _TEXT, _INTEGER = pa.string(), pa.int64()
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How the rows of a table are written: dates as text or integers, with or without ids."""
+
+    temporal: pa.DataType
+    has_ids: bool
+
+
 class _NotSupported(Exception):
     """The slow path must read this block."""
 
@@ -60,8 +68,8 @@ class ColumnarReader:
         self._converters = converters
         self._source = source
         self._failures = 0
-        # Whether the dates of a table are text or integers, as its first block had them.
-        self._temporal: dict[str, pa.DataType] = {}
+        # Whether the dates of a table are text or integers, and whether its rows have ids, as in its last block.
+        self._forms: dict[str, _Form] = {}
 
     def read(self, block: LineBlock) -> list[InputBatch] | None:
         """Return the batches of a block; None when the slow path must read it."""
@@ -113,17 +121,28 @@ class ColumnarReader:
         return found, tag
 
     def _parse(self, converter: RecordConverter, tag: str, data: bytes, count: int) -> pa.Table:
-        first = self._temporal.get(converter.table.key, _TEXT)
-        has_dates = any(column.type.scalar in TEMPORAL for column in converter.columns.values())
-        for temporal in (first, _INTEGER if first is _TEXT else _TEXT) if has_dates else (first,):
-            table = parse_lines(data, _parse_schema(converter, tag, temporal))
+        for form in self._possible_forms(converter):
+            table = parse_lines(data, _parse_schema(converter, tag, form))
             if table is None:
                 continue
             if table.num_rows != count:
                 raise _NotSupported
-            self._temporal[converter.table.key] = temporal
+            self._forms[converter.table.key] = form
             return table.combine_chunks()
         raise _NotSupported
+
+    def _possible_forms(self, converter: RecordConverter) -> list[_Form]:
+        """Return the forms that the rows of a block may have, the likely one first.
+
+        Arrow rejects an id that it does not expect, so ids are only looked for where some rows have one.
+        """
+        key = converter.table.key
+        first = self._forms.get(key, _Form(_TEXT, has_ids=False))
+        has_dates = any(column.type.scalar in TEMPORAL for column in converter.columns.values())
+        other = _INTEGER if first.temporal is _TEXT else _TEXT
+        temporals = (first.temporal, other) if has_dates else (first.temporal,)
+        ids = (True,) if first.has_ids else (False, True)
+        return [_Form(temporal, has_ids=has_ids) for has_ids in ids for temporal in temporals]
 
     def _rows(self, converter: RecordConverter, tag: str, data: bytes, parsed: pa.Table) -> pa.Table:
         for name in pc.unique(parsed[tag]).to_pylist():
@@ -135,7 +154,8 @@ class ColumnarReader:
             if column.name in converter.columns:
                 arrays[column.name] = _column(column, fields[column.name], data)
             elif column.name == "id":
-                arrays["id"] = _explicit_ids(fields["id"], data)
+                ids = fields.get("id")
+                arrays["id"] = pa.nulls(len(parsed), pa.string()) if ids is None else _explicit_ids(ids, data)
             else:
                 arrays[column.name] = _without_nulls(_combined(parsed[ENDPOINT_NAMES[column.name]]))
         if converter.key is not None:
@@ -183,9 +203,9 @@ def _line_start(line: bytes) -> bytes:
     return line[: line.find(b",") + 1 or None]
 
 
-def _parse_schema(converter: RecordConverter, tag: str, temporal: pa.DataType) -> pa.Schema:
-    data = [pa.field("id", pa.string())]
-    data += [pa.field(name, parse_type(column, temporal)) for name, column in converter.columns.items()]
+def _parse_schema(converter: RecordConverter, tag: str, form: _Form) -> pa.Schema:
+    data = [pa.field("id", pa.string())] if form.has_ids else []
+    data += [pa.field(name, parse_type(column, form.temporal)) for name, column in converter.columns.items()]
     endpoints = ["from", "to"] if tag == "edge" else []
     return pa.schema(
         [*(pa.field(name, pa.string()) for name in (tag, *endpoints)), pa.field("data", pa.struct(data))]
