@@ -312,10 +312,12 @@ def _ranking(rank: ir.Rank, rows: Sequence[Row], setting: Setting) -> list[float
 
 
 def _fused(rank: ir.Rrf, rows: Sequence[Row], setting: Setting) -> list[float | None]:
-    k = value_of(rank.k, {}, setting)
+    k, depth = value_of(rank.k, {}, setting), value_of(rank.depth, {}, setting)
     scores: list[float | None] = [None] * len(rows)
     for part, weight in zip(rank.ranks, rank.weights, strict=True):
         worth = _worth(part, rows, setting)
+        best = sorted(_positions(part, worth).items(), key=lambda item: item[1])[:depth]
+        worth = {id_: worth[id_] for id_, _ in best}
         if rank.fn == "rrf":
             added = {id_: 1 / (k + place + 1) for id_, place in _positions(part, worth).items()}
         else:

@@ -365,8 +365,9 @@ class _Author:
         if texts:
             calls.append(f"bm25({self.searched(self.one_of(texts), ' ^ 2')}, {self.words()})")
         if len(calls) == 2:
-            calls.append(f"rrf({calls[0]}, {calls[1]}{self.one_of(['', ', 5'])})")
-            calls.append(f"fuse({calls[0]} ^ 2, {calls[1]} ^ 0.5)")
+            depth = self.one_of(["", ", depth: 1", ", depth: 3"])
+            calls.append(f"rrf({calls[0]}, {calls[1]}{self.one_of(['', ', 5'])}{depth})")
+            calls.append(f"fuse({calls[0]} ^ 2, {calls[1]} ^ 0.5{depth})")
         return [f"order {{ {self.one_of(calls)} }}", f"limit {self.one_of([1, 3, 200])}"] if calls else []
 
     def ordering(self, scope: _Scope, columns: dict[str, str], distinct: bool) -> list[str]:

@@ -330,14 +330,30 @@ def test_returned_fusion_does_not_depend_on_limit(graph: og.Graph, fn: str) -> N
     assert graph.query(f"{read} limit 3 }}").rows() == everything[:3]
 
 
-def test_fusion_considers_the_best_of_each_ranking_up_to_its_depth(
-    graph: og.Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("omnigraph.search.ranking.FUSION_DEPTH", 2)
+@pytest.mark.parametrize("fn", ["rrf", "fuse"])
+def test_fusion_considers_the_best_of_each_ranking_up_to_its_depth(graph: og.Graph, fn: str) -> None:
     best = [name for name, _ in ranked(graph, "graph", "bm25($d.body, $q)")]
-    call = "rrf(bm25($d.body, $q), bm25($d.body, $q))"
     assert len(best) == 3
-    assert [name for name, _ in ranked(graph, "graph", call)] == best[:2]
+    for depth in (1, 2, 10_000):
+        call = f"{fn}(bm25($d.body, $q), bm25($d.body, $q), depth: {depth})"
+        assert [name for name, _ in ranked(graph, "graph", call)] == best[:depth]
+
+
+@pytest.mark.parametrize("depth", ["0", "10001", "1.5", "true", "$d.name"])
+def test_fusion_with_an_invalid_depth_is_refused(graph: og.Graph, depth: str) -> None:
+    with pytest.raises(LanguageError, match=r"`depth` must be an integer from 1 to 10,000|expected"):
+        ranked(graph, "graph", f"rrf(bm25($d.body, $q), bm25($d.body, $q), depth: {depth})")
+    with pytest.raises(LanguageError, match="unknown option `dept` of `rrf`"):
+        ranked(graph, "graph", "rrf(bm25($d.body, $q), bm25($d.body, $q), dept: 3)")
+
+
+def test_fusion_depth_of_a_parameter_is_checked_when_the_query_runs(graph: og.Graph) -> None:
+    call = "rrf(bm25($d.body, $q), bm25($d.body, $q), depth: $n)"
+    clauses = f"match {{ $d: Doc }} return {{ $d.name as n }} order {{ {call} }} limit 9"
+    query = f"query q($q: String, $n: I32) {{ {clauses} }}"
+    assert len(graph.query(query, {"q": "graph", "n": 2}).rows()) == 2
+    with pytest.raises(InvalidInput, match="`depth` must be an integer from 1 to 10,000, got 0"):
+        graph.query(query, {"q": "graph", "n": 0})
 
 
 # --- limits ----------------------------------------------------------------------------------------------

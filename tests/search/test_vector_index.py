@@ -126,6 +126,23 @@ def test_nearest_through_the_index_does_not_load_the_vectors(stored: Path) -> No
     assert cached < ROWS * DIMENSION * 4
 
 
+def test_fusion_searches_the_index_to_its_depth_whatever_the_limit(read_only: og.LocalGraph) -> None:
+    def fused(option: str, limit: int) -> str:
+        call = f'rrf(nearest($d.v, $q{option}), bm25($d.name, "d7 d77 d777 d7777"), depth: 200)'
+        clauses = f"match {{ $d: Doc }} return {{ $d.name as name }} order {{ {call} }} limit {limit}"
+        return f"query fused($q: Vector({DIMENSION})) {{ {clauses} }}"
+
+    params = {"q": NEAR}
+    plan = read_only.explain(fused("", 10), params)
+    assert "fuse the best 200 of each ranking" in plan
+    assert "search index ivf_rq for l2, nprobes 20, refine 2: more than 10,000 candidates" in plan
+    exact = [row["name"] for row in read_only.query(fused(", exact: true", 100), params).rows()]
+    found = [row["name"] for row in read_only.query(fused("", 100), params).rows()]
+    assert len(set(exact) & set(found)) >= FLOOR * len(exact)
+    assert {"d7", "d77", "d777", "d7777"} <= set(found)
+    assert [row["name"] for row in read_only.query(fused("", 10), params).rows()] == found[:10]
+
+
 # --- rows of later commits ---------------------------------------------------------------------------------
 
 

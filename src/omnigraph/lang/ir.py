@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from omnigraph.lang.schema import SIMPLE_TEXT, Embed, Metric, TextAnalysis
-from omnigraph.lang.types import BOOL, DATETIME, F64, STRING, PropType
+from omnigraph.lang.types import BOOL, DATETIME, F64, I64, STRING, PropType
 
 Value: TypeAlias = str | int | float | bool | tuple["Value", ...] | None
 CompareOp: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
@@ -27,6 +27,10 @@ AggregateFn: TypeAlias = Literal["count", "sum", "avg", "min", "max", "collect"]
 FusionFn: TypeAlias = Literal["rrf", "fuse"]
 NearestFn: TypeAlias = Literal["nearest", "l2", "cosine", "dot"]
 TextFn: TypeAlias = Literal["search", "fuzzy", "match_text"]
+
+FUSION_DEPTH = 1_000
+"""The best entities of a ranking that a fusion considers, unless the query says otherwise or returns more rows."""
+MAX_FUSION_DEPTH = 10_000
 
 # --- expressions -----------------------------------------------------------------------------------------
 
@@ -157,13 +161,17 @@ class Bm25:
 
 @dataclass(frozen=True, slots=True)
 class Rrf:
-    """Fusion of rankings, each with a weight: by reciprocal ranks (``rrf``) or by normalized scores (``fuse``)."""
+    """Fusion of rankings, each with a weight: by reciprocal ranks (``rrf``) or by normalized scores (``fuse``).
+
+    Only the best `depth` entities of each ranking count.
+    """
 
     ranks: tuple[Nearest | Bm25, ...]
     weights: tuple[float, ...]
     k: Expr
     fn: FusionFn = "rrf"
     type: PropType = F64
+    depth: Expr = Const(FUSION_DEPTH, I64)
 
 
 @dataclass(frozen=True, slots=True)

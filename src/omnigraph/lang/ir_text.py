@@ -46,7 +46,10 @@ def render_expr(expr: ir.Expr) -> str:
                 render_expr(rank) + _factor(weight)
                 for rank, weight in zip(expr.ranks, expr.weights, strict=True)
             )
-            return f"{expr.fn}({ranks}{f', k={render_expr(expr.k)}' if expr.fn == 'rrf' else ''})"
+            k = f", k={render_expr(expr.k)}" if expr.fn == "rrf" else ""
+            is_default = isinstance(expr.depth, ir.Const) and expr.depth.value == ir.FUSION_DEPTH
+            depth = "" if is_default else f", depth={render_expr(expr.depth)}"
+            return f"{expr.fn}({ranks}{k}{depth})"
         case ir.TextMatch():
             edits = f", max_edits={render_expr(expr.max_edits)}" if expr.max_edits else ""
             options = edits + _analysis(expr.analysis)

@@ -27,6 +27,7 @@ from omnigraph.read.scoring import search_path
 from omnigraph.read.select import physical_name, specified_key
 from omnigraph.read.topology import INDEX_FRONTIER, ExpandMode
 from omnigraph.search.inverted.indexed_columns import text_index_coverage
+from omnigraph.search.rank_fusion import check_depth
 
 _ARROWS: dict[ir.Direction, tuple[str, str]] = {"out": ("-", "->"), "in": ("<-", "-"), "both": ("-", "-")}
 _DUPLICATES: dict[Duplicates, str] = {
@@ -142,26 +143,36 @@ def _projection_lines(session: ReadSession, plan: ReadPlan) -> Iterator[str]:
 
 def _search_lines(session: ReadSession, plan: ReadPlan) -> Iterator[str]:
     """Print how vectors are searched. The number of candidates is an estimate, as for all steps."""
-    count = best_rows(plan)
+    best = best_rows(plan)
     for place, item in enumerate(plan.query.order):
-        if not isinstance(item.expr, ir.Nearest):
-            continue
-        if place or count is None:
-            yield "  search exactly: all rows are ranked"
-            continue
-        declare_variables(session, plan.steps)
-        rows = session.variables[item.expr.field.variable].num_rows
-        candidates = round(min(plan.steps[-1].estimate, rows)) if plan.steps else 0
-        path, settings = search_path(session, item.expr, candidates)
-        if path.index is None:
-            yield f"  search exactly: {path.reason}"
-            continue
-        method, share = path.index.method, 100 * path.uncovered / rows
-        yield (
-            f"  search index {method.kind} for {method.metric}, nprobes {settings.nprobes}, refine"
-            f" {settings.refine_for(path.index)}: {path.reason}"
-        )
-        yield f"    compare exactly {_count_rows(path.uncovered)} without an index ({share:.1f} %)"
+        if isinstance(item.expr, ir.Nearest):
+            if place or best is None:
+                yield "  search exactly: all rows are ranked"
+            else:
+                yield from _path_lines(session, plan, item.expr, best)
+        elif isinstance(item.expr, ir.Rrf):
+            depth = check_depth(session.constant(item.expr.depth))
+            yield f"  fuse the best {depth:,} of each ranking"
+            for rank in item.expr.ranks:
+                if isinstance(rank, ir.Nearest):
+                    yield from _path_lines(session, plan, rank, depth)
+
+
+def _path_lines(session: ReadSession, plan: ReadPlan, rank: ir.Nearest, count: int) -> Iterator[str]:
+    """Print how the `count` nearest are searched."""
+    declare_variables(session, plan.steps)
+    rows = session.variables[rank.field.variable].num_rows
+    candidates = round(min(plan.steps[-1].estimate, rows)) if plan.steps else 0
+    path, settings = search_path(session, rank, candidates)
+    if path.index is None:
+        yield f"  search exactly: {path.reason}"
+        return
+    method, share = path.index.method, 100 * path.uncovered / rows
+    yield (
+        f"  search index {method.kind} for {method.metric}, nprobes {settings.nprobes}, refine"
+        f" {settings.refine_for(path.index, count)}: {path.reason}"
+    )
+    yield f"    compare exactly {_count_rows(path.uncovered)} without an index ({share:.1f} %)"
 
 
 def _text_search_lines(session: ReadSession, plan: ReadPlan) -> Iterator[str]:

@@ -6,7 +6,7 @@ from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.read.binding_table import BindingTable
 from omnigraph.read.read_session import ReadSession
-from omnigraph.search.rank_fusion import check_k
+from omnigraph.search.rank_fusion import check_depth, check_k
 from omnigraph.search.ranking import (
     Ranking,
     RowScores,
@@ -35,8 +35,9 @@ def score_rows(
     """
     if isinstance(rank, ir.Rrf):
         k = check_k(session.constant(rank.k))
+        depth = check_depth(session.constant(rank.depth))
         parts = [
-            contribution(_ranking(session, part), rows.columns[part.field.variable], rank.fn, k)
+            contribution(_ranking(session, part), rows.columns[part.field.variable], rank.fn, k, depth)
             for part in rank.ranks
         ]
         return fuse(parts, rank.weights)

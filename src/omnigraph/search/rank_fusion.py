@@ -8,13 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.ir import Value
+from omnigraph.lang.ir import MAX_FUSION_DEPTH, Value
 
 Ordinals: TypeAlias = npt.NDArray[np.int64]
 Scores: TypeAlias = npt.NDArray[np.float64]
-
-FUSION_DEPTH = 10_000
-"""The best entities of a ranking that a fusion considers, whatever the limit of the query."""
 
 
 def reciprocal_ranks(ranking: Ordinals, k: int) -> tuple[Ordinals, Scores]:
@@ -54,4 +51,11 @@ def check_k(value: Value) -> int:
     """Return the constant k of ``rrf``; raise `InvalidInput` unless it is an integer above 0."""
     if not isinstance(value, int) or value <= 0:
         raise InvalidInput(f"`rrf` needs an integer k above 0, got {value}")
+    return value
+
+
+def check_depth(value: Value) -> int:
+    """Return the depth of a fusion; raise `InvalidInput` unless it is an allowed integer."""
+    if not isinstance(value, int) or not 1 <= value <= MAX_FUSION_DEPTH:
+        raise InvalidInput(f"`depth` must be an integer from 1 to {MAX_FUSION_DEPTH:,}, got {value}")
     return value

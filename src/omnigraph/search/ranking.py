@@ -14,7 +14,7 @@ from omnigraph.engine.memory.cached_table import NO_ROWS, CachedTable, Ordinals
 from omnigraph.engine.projection.sorting import SortColumn, order_rows
 from omnigraph.lang.ir import FusionFn
 from omnigraph.lang.schema import Metric
-from omnigraph.search.rank_fusion import FUSION_DEPTH, normalized_scores, reciprocal_ranks
+from omnigraph.search.rank_fusion import normalized_scores, reciprocal_ranks
 from omnigraph.search.text_query import parse_query
 from omnigraph.search.text_scoring import TextEvaluation
 from omnigraph.search.text_search import TextField, with_intact_indexes
@@ -117,20 +117,34 @@ def score(ranking: Ranking, ordinals: Ordinals, count: int | None = None) -> Row
     return _spread(*ranking.score_entities(_distinct(ordinals), count), ordinals)
 
 
-def contribution(ranking: Ranking, ordinals: Ordinals, fn: FusionFn, k: int) -> RowScores:
+def contribution(ranking: Ranking, ordinals: Ordinals, fn: FusionFn, k: int, depth: int) -> RowScores:
     """Return what a ranking adds to a fused score of each matched row, before its weight.
 
-    Only the best `FUSION_DEPTH` entities count. Those with equal scores are ranked by id.
+    Only the best `depth` entities count. Those with equal scores are ranked by id.
     """
-    entities, scores = ranking.score_entities(_distinct(ordinals), FUSION_DEPTH)
+    found = ranking.score_entities(_distinct(ordinals), depth)
+    entities, scores = _best(*found, depth, is_descending=ranking.is_descending)
+    # Ids are read of the best entities only, and of those with the same score as the last of them.
     ids = ranking.table.values("id", entities)
     keys: list[SortColumn] = [(pa.array(scores), ranking.is_descending)]
-    order = order_rows(keys, [ids], len(entities), limit=FUSION_DEPTH)
+    order = order_rows(keys, [ids], len(entities), limit=depth)
     if fn == "rrf":
         return _spread(*reciprocal_ranks(entities[order], k), ordinals)
     values = normalized_scores(scores[order])
     ascending = np.argsort(entities[order])
     return _spread(entities[order][ascending], values[ascending], ordinals)
+
+
+def _best(
+    entities: Ordinals, scores: npt.NDArray[np.float64], count: int, *, is_descending: bool
+) -> tuple[Ordinals, npt.NDArray[np.float64]]:
+    """Return the entities with the `count` best scores, and those with the same score as the last of them."""
+    if len(scores) <= count:
+        return entities, scores
+    worth = -scores if is_descending else scores
+    last = np.partition(worth, count - 1)[count - 1]
+    kept = ~(worth > last)
+    return entities[kept], scores[kept]
 
 
 def fuse(parts: Sequence[RowScores], weights: Sequence[float]) -> RowScores:

@@ -40,6 +40,8 @@ MIN_EXACT_ROWS: Final = 1_000
 MAX_EXACT_ROWS: Final = 10_000
 # The index is asked for at least so many neighbours.
 _MIN_NEIGHBOURS: Final = 50
+# Of so many rows, fewer neighbours for each are compared.
+_MANY_ROWS: Final = 200
 # One more partition is searched for so many neighbours.
 _NEIGHBOURS_PER_PARTITION: Final = 512
 # Neighbours that the index is asked for beyond the expected number, when only some rows are candidates.
@@ -56,9 +58,15 @@ class SearchSettings:
     nprobes: int = DEFAULT_NPROBES
     refine: int | None = None
 
-    def refine_for(self, index: StoredVectorIndex) -> int:
-        """Return the number of neighbours for each row of the limit whose exact distance is computed."""
-        return DEFAULT_REFINE[index.method.kind] if self.refine is None else self.refine
+    def refine_for(self, index: StoredVectorIndex, count: int = 1) -> int:
+        """Return the number of neighbours for each of `count` rows whose exact distance is computed.
+
+        By default it is smaller for many rows: the order of neighbours is rough, and few of them are near its end.
+        """
+        if self.refine is not None:
+            return self.refine
+        usual = DEFAULT_REFINE[index.method.kind]
+        return usual if count < _MANY_ROWS else max(1, usual // 2)
 
 
 DEFAULT_SETTINGS: Final = SearchSettings()
@@ -109,7 +117,7 @@ class VectorSearch:
         check_dimension(self.table.vector_dimension(self.name), self.query)
         path = self.path(len(ordinals))
         if path.index is not None and count < len(ordinals):
-            neighbours = self._neighbours(ordinals, count * self.settings.refine_for(path.index))
+            neighbours = self._neighbours(ordinals, count * self.settings.refine_for(path.index, count))
             if neighbours is not None:
                 uncovered = [
                     item.start + offsets

@@ -145,12 +145,13 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class Rrf:
-    """``rrf(rank, rank, …[, k])`` or ``fuse(rank ^ weight, …)``; each rank is `nearest` or `bm25`."""
+    """``rrf(rank, …[, k], options)`` or ``fuse(rank ^ weight, …, options)``; a rank is `nearest` or `bm25`."""
 
     ranks: tuple[Nearest | Bm25, ...]
     weights: tuple[Literal | None, ...]
     k: Expr | None = None
     fn: FusionFn = "rrf"
+    options: tuple[SearchOption, ...] = ()
     span: Span = _span()
 
 

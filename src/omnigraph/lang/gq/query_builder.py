@@ -284,10 +284,12 @@ class QueryBuilder:
 
     def rrf(self, span: Span, children: list[Any]) -> ast.Rrf:
         fn, *arguments = children
+        options = tuple(item for item in arguments if isinstance(item, ast.SearchOption))
+        arguments = arguments[: len(arguments) - len(options)]
         k = None if isinstance(arguments[-1], tuple) else arguments.pop()
         ranks = tuple(rank for rank, _ in arguments)
         weights = tuple(weight for _, weight in arguments)
-        return ast.Rrf(ranks, weights, k, cast(Any, str(fn)), span)
+        return ast.Rrf(ranks, weights, k, cast(Any, str(fn)), options, span)
 
     def aggregate(self, span: Span, children: list[Any]) -> ast.Aggregate:
         fn, argument = children

@@ -51,7 +51,7 @@ def print_expr(expr: ast.Expr) -> str:
         case ast.Snippet():
             return _call("snippet", expr.field, expr.query)
         case ast.Rrf():
-            return _call(expr.fn, *_with_numbers(expr.ranks, expr.weights), expr.k)
+            return _call(expr.fn, *_with_numbers(expr.ranks, expr.weights), expr.k, options=expr.options)
         case ast.Aggregate():
             return f"{expr.fn}({'distinct ' if expr.distinct else ''}{print_expr(expr.argument)})"
 

@@ -15,7 +15,7 @@ from omnigraph.engine.parameters import Bindings
 from omnigraph.engine.projection.plan_projection import is_descending
 from omnigraph.lang import ir
 from omnigraph.search.analyzer import Analyzer
-from omnigraph.search.rank_fusion import FUSION_DEPTH, check_k
+from omnigraph.search.rank_fusion import check_depth, check_k
 from omnigraph.search.text_index import Statistics
 from omnigraph.search.text_query import parse_query, score_terms
 from omnigraph.spark.engine.binding_frames import ID, BindingFrame, Names
@@ -57,10 +57,11 @@ class SparkRanking:
         if not isinstance(rank, ir.Rrf):
             return rows.with_frame(rows.frame.withColumn(name, self._score(rank, rows)))
         k = check_k(self.constants.constant(rank.k))
+        depth = check_depth(self.constants.constant(rank.depth))
         added = []
         for part in rank.ranks:
             added.append(self.names.take())
-            rows = self._add_contribution(part, rank.fn, k, rows, added[-1])
+            rows = self._add_contribution(part, rank.fn, k, depth, rows, added[-1])
         return rows.with_frame(rows.frame.withColumn(name, _fused(added, rank.weights)))
 
     def _score(self, rank: ir.Nearest | ir.Bm25, rows: BindingFrame) -> Column:
@@ -95,7 +96,13 @@ class SparkRanking:
         return Statistics(found[0], found[1], dict(zip(terms, found[2:], strict=True)))
 
     def _add_contribution(
-        self, rank: ir.Nearest | ir.Bm25, fn: ir.FusionFn, k: int, rows: BindingFrame, name: str
+        self,
+        rank: ir.Nearest | ir.Bm25,
+        fn: ir.FusionFn,
+        k: int,
+        depth: int,
+        rows: BindingFrame,
+        name: str,
     ) -> BindingFrame:
         """Add what one ranking adds to a fused score. Entities with equal scores are ranked by id."""
         from pyspark.sql import Window
@@ -111,7 +118,7 @@ class SparkRanking:
         place = self.names.take()
         numbered = entities.select(
             key, score, F.row_number().over(Window.orderBy(best, F.col(key).asc())).alias(place)
-        ).where(F.col(place) <= F.lit(FUSION_DEPTH))
+        ).where(F.col(place) <= F.lit(depth))
         if fn == "rrf":
             # These ranks count from 1.
             ranked = numbered.select(key, (F.lit(1.0) / (F.col(place) + F.lit(k))).alias(name))

@@ -6,7 +6,7 @@ from omnigraph.lang import ir
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.check.literals import check_literal
 from omnigraph.lang.gq.check.scope import Context, Scope, did_you_mean_variable
-from omnigraph.lang.gq.check.search_options import check_search_options
+from omnigraph.lang.gq.check.search_options import check_depth, check_search_options
 from omnigraph.lang.source import Span
 from omnigraph.lang.types import BOOL, F64, I64, INT_RANGES, STRING, PropType, Scalar, vector
 
@@ -230,18 +230,19 @@ def _query_vector(ctx: Context, call: ast.Nearest, query: ir.Expr, expected: Pro
 
 
 def check_rrf(ctx: Context, scope: Scope, call: ast.Rrf) -> ir.Rrf:
-    """Check ``rrf(rank, …, k)`` and ``fuse(rank ^ weight, …)``."""
+    """Check ``rrf(rank, …, k, depth: n)`` and ``fuse(rank ^ weight, …, depth: n)``."""
     ranks = tuple(
         check_nearest(ctx, scope, item) if isinstance(item, ast.Nearest) else check_bm25(ctx, scope, item)
         for item in call.ranks
     )
     weights = tuple(_factor(ctx, item, "T21", "weight") for item in call.weights)
+    depth = check_depth(ctx, call, lambda value: check_expr(ctx, scope, value))
     if call.k is None:
-        return ir.Rrf(ranks, weights, DEFAULT_RRF_K, call.fn)
+        return ir.Rrf(ranks, weights, DEFAULT_RRF_K, call.fn, depth=depth)
     k = check_expr(ctx, scope, call.k)
     if not _is_integer(k) or (isinstance(k, ir.Const) and _below(k, 1)):
         ctx.reject(call.k.span, "T21", "k of `rrf` must be a positive integer")
-    return ir.Rrf(ranks, weights, k, call.fn)
+    return ir.Rrf(ranks, weights, k, call.fn, depth=depth)
 
 
 def _is_integer(expr: ir.Expr) -> bool:

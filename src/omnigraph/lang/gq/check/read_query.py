@@ -23,6 +23,10 @@ from omnigraph.lang.types import F64, I64, PropType, Scalar
 def check_read(ctx: Context, query: ast.Query, body: ast.ReadBody) -> ir.ReadQuery:
     """Check a read query; errors are recorded in the diagnostics of the context."""
     params = ctx.declare_params(query.params)
+    if body.limit is not None:
+        # All rows of the result are ranked.
+        end = (body.skip or 0) + body.limit
+        ctx.fusion_depth = min(max(ir.FUSION_DEPTH, end), ir.MAX_FUSION_DEPTH)
     scope = Scope()
     pattern = check_pattern(ctx, scope, body.clauses)
     outputs = _check_outputs(ctx, scope, body.projections)

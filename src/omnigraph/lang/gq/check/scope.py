@@ -72,6 +72,7 @@ class Context:
         self.params: dict[str, PropType] = {}
         self.reads: set[ir.EntityType] = set()
         self.writes: set[ir.EntityType] = set()
+        self.fusion_depth = ir.FUSION_DEPTH
         self._anonymous = 0
 
     def reject(self, span: Span, code: str | None, message: str, hint: str | None = None) -> NoReturn:

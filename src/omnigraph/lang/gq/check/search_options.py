@@ -1,4 +1,4 @@
-"""Checks of the options of a vector search: ``exact``, ``nprobes`` and ``refine``."""
+"""Checks of the options of a vector search, ``exact``, ``nprobes`` and ``refine``, and of a fusion, ``depth``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from omnigraph.lang import ir
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.check.scope import Context
-from omnigraph.lang.types import INT_RANGES, Scalar
+from omnigraph.lang.types import I64, INT_RANGES, Scalar
 
 _NAMES = ("exact", "nprobes", "refine")
 
@@ -36,6 +36,24 @@ def check_search_options(
             ctx.reject(option.span, "T15", f"`{option.name}` must be a positive integer")
         found[option.name] = value
     return ir.SearchOptions(**found)
+
+
+def check_depth(ctx: Context, call: ast.Rrf, check: Callable[[ast.Expr], ir.Expr]) -> ir.Expr:
+    """Return the number of candidates of each ranking of a fusion. `check` checks the expression of a value."""
+    found: ir.Expr | None = None
+    for option in call.options:
+        if option.name != "depth":
+            ctx.reject(option.span, "T21", f"unknown option `{option.name}` of `{call.fn}`", "use depth")
+        if found is not None:
+            ctx.reject(option.span, "T21", "option `depth` is given twice")
+        found = check(option.value)
+        is_number = isinstance(found, ir.Const | ir.ParamRef) and not found.type.is_list
+        value = found.value if isinstance(found, ir.Const) else 1
+        is_allowed = isinstance(value, int) and 1 <= value <= ir.MAX_FUSION_DEPTH
+        if not is_number or found.type.scalar not in INT_RANGES or not is_allowed:
+            message = f"`depth` must be an integer from 1 to {ir.MAX_FUSION_DEPTH:,}"
+            ctx.reject(option.span, "T21", message)
+    return ir.Const(ctx.fusion_depth, I64) if found is None else found
 
 
 def _is_below_one(value: ir.Expr) -> bool:
