@@ -5,31 +5,30 @@ from __future__ import annotations
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from tests.studio.browser import PHONE, Studio
+from tests.studio.browser import DESKTOP, PHONE, Studio
 
-# Each page with an element that shows that it has loaded.
-PAGES = {
-    "query": ".cm-content",
-    "schema": ".type-card",
+# Each view with an element that shows that it has loaded.
+VIEWS = {
+    "query": ("query", {}, ".cm-content"),
+    "schema": ("schema", {}, ".type-card"),
+    "review-list": ("review", {}, ".branch-list a"),
+    "review": ("review", {"branch": "raises"}, ".entity-change"),
+    "conflicts": ("review", {"branch": "raises", "view": "conflicts"}, ".conflict"),
+    "checks": ("review", {"branch": "raises", "view": "checks"}, ".checks .table"),
 }
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("page", PAGES)
-def test_page_has_no_serious_accessibility_findings(studio: Studio, page: str, theme: str) -> None:
-    studio.use_theme(theme)
-    studio.open(page)
-    studio.find(PAGES[page])
-    assert studio.accessibility_violations() == []
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_page_fits_a_phone(studio: Studio, page: str) -> None:
-    studio.resize(PHONE)
-    studio.open(page)
-    studio.find(PAGES[page])
-    assert studio.overflow() <= 0
-    assert studio.accessibility_violations() == []
+@pytest.mark.parametrize("view", VIEWS)
+def test_page_is_accessible_in_both_themes_and_fits_a_phone(studio: Studio, view: str) -> None:
+    page, params, loaded = VIEWS[view]
+    for size in (DESKTOP, PHONE):
+        studio.resize(size)
+        studio.open(page, **params)
+        studio.find(loaded)
+        for theme in ("light", "dark"):
+            studio.use_theme(theme)
+            assert studio.accessibility_violations() == [], (size, theme)
+        assert studio.overflow() <= 0
 
 
 def test_shortcuts_and_palette_reach_pages_and_branches(studio: Studio) -> None:

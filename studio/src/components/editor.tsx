@@ -4,11 +4,14 @@ import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirro
 import { bracketMatching, indentOnInput, indentUnit } from "@codemirror/language";
 import { linter, lintKeymap, type Diagnostic as Marked } from "@codemirror/lint";
 import { searchKeymap } from "@codemirror/search";
-import { EditorState } from "@codemirror/state";
+import { Annotation, EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers, placeholder } from "@codemirror/view";
 import { useEffect, useRef } from "preact/hooks";
 import { completeGq, completePg, gq, highlighting, pg } from "../lib/languages";
 import type { Diagnostic, Types } from "../lib/types";
+
+// Marks a change that comes from the page and not from the user.
+const fromPage = Annotation.define<boolean>();
 
 interface Props {
   language: "gq" | "pg";
@@ -26,6 +29,9 @@ export function Editor(props: Props) {
   const view = useRef<EditorView | undefined>(undefined);
   const newest = useRef(props);
   newest.current = props;
+  // The texts that the page has been given and has not rendered yet.
+  const given = useRef<string[]>([]);
+  const rendered = useRef(props.value);
 
   useEffect(() => {
     const nonce = document.querySelector<HTMLMetaElement>('meta[name="studio-nonce"]')!.content;
@@ -58,7 +64,10 @@ export function Editor(props: Props) {
             ...closeBracketsKeymap, ...completionKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...lintKeymap, indentWithTab,
           ]),
           EditorView.updateListener.of((update) => {
-            if (update.docChanged) newest.current.onChange(update.state.doc.toString());
+            if (!update.docChanged || update.transactions.some((item) => item.annotation(fromPage))) return;
+            const text = update.state.doc.toString();
+            given.current.push(text);
+            newest.current.onChange(text);
           }),
         ],
       }),
@@ -67,10 +76,16 @@ export function Editor(props: Props) {
   }, []);
 
   useEffect(() => {
+    // A render can be older than the text: what the user has typed since must stay.
+    const place = given.current.indexOf(props.value);
+    given.current.splice(0, place + 1);
+    const isOld = place >= 0 || props.value === rendered.current;
+    rendered.current = props.value;
+    if (isOld) return;
     const editor = view.current!;
     const text = editor.state.doc.toString();
-    if (props.value !== text) editor.dispatch({ changes: { from: 0, to: text.length, insert: props.value } });
-  }, [props.value]);
+    if (props.value !== text) editor.dispatch({ changes: { from: 0, to: text.length, insert: props.value }, annotations: fromPage.of(true) });
+  });
 
   async function lint(editor: EditorView): Promise<Marked[]> {
     const { check } = newest.current;

@@ -137,6 +137,16 @@ export interface Conflict {
   ours: Value;
   theirs: Value;
 }
+/** The result of a merge or, without `source` and `target`, of a revert. A dry run has the conflicts. */
+export interface MergeResult {
+  source: string;
+  target: string;
+  outcome: "already_up_to_date" | "fast_forward" | "merged";
+  branch_deleted?: boolean;
+  branch_delete_error?: string;
+  conflicts?: Conflict[];
+  commit?: Commit | null;
+}
 export interface Permissions {
   actor_id: string | null;
   actions: Record<string, boolean>;
