@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from omnigraph.catalog.columns import column_spark_type
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.lang.types import ColumnType
@@ -23,4 +24,8 @@ def result_frame(spark: SparkSession, table: pa.Table, types: Sequence[ColumnTyp
     )
     schema = StructType.fromDDL(ddl)
     assert isinstance(schema, StructType)
+    if not table.num_rows:
+        # PySpark cannot convert a nested column without chunks.
+        empty = [pa.array([], field.type) for field in table.schema]
+        table = pa.Table.from_arrays(empty, schema=table.schema)
     return spark.createDataFrame(table, schema)
