@@ -13,6 +13,7 @@ from omnigraph.errors import InvalidInput
 # pyproject.toml.
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "avro": ("fastavro",),
+    "aws": ("boto3", "botocore"),
     "mcp": ("mcp", "mcp_types"),
     "networkx": ("networkx",),
     "onnx": ("onnxruntime", "tokenizers"),

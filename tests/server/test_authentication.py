@@ -221,7 +221,6 @@ def test_token_file_overrides_inline_json_and_single_token_is_added(tmp_path: Pa
         {f"{PREFIX}S_FILE": "nowhere.json"},
         {f"{PREFIX}S_JSON": '{"default": "x"}', PREFIX: "y"},
         {PREFIX: " "},
-        {f"{PREFIX}S_AWS_SECRET": "name"},
     ],
 )
 def test_invalid_token_configuration_raises_invalid_input(environment: dict[str, str]) -> None:

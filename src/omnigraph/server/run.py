@@ -20,7 +20,7 @@ from omnigraph.errors import InvalidInput
 from omnigraph.server.app import AppOptions, create_app
 from omnigraph.server.graceful_shutdown import GracefulServer
 from omnigraph.server.hosted_graphs import ServerResources, open_graphs
-from omnigraph.server.http.authentication import TokenRegistry, read_tokens, stat_token_file
+from omnigraph.server.http.authentication import TokenRegistry, follow_tokens, read_tokens
 from omnigraph.server.http.cors import VARIABLE as CORS_VARIABLE
 from omnigraph.server.http.cors import parse_origins
 from omnigraph.server.http.origins import is_loopback
@@ -188,6 +188,8 @@ def find_configuration(
         root = None if isinstance(config, Hosting) else find_cluster_root(config, storage)
         return None if root is None else ServedCluster(root, storage)
 
+    tokens = follow_tokens(environment)
+
     def read() -> Hosting:
         if isinstance(config, Hosting):
             return config
@@ -196,7 +198,7 @@ def find_configuration(
 
     def fingerprint() -> Hashable:
         cluster = find_cluster()
-        return None if cluster is None else cluster.fingerprint(), stat_token_file(environment)
+        return None if cluster is None else cluster.fingerprint(), tokens()
 
     return read, fingerprint
 

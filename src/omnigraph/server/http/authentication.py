@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from omnigraph.client.entry import check_token
 from omnigraph.errors import InvalidInput
+from omnigraph.server.http.aws_secrets import SecretVersion, read_interval, read_secret
 from omnigraph.server.http.error_responses import HttpError
 
 PREFIX = "OMNIGRAPH_SERVER_BEARER_TOKEN"
+AWS_VARIABLE = f"{PREFIX}S_AWS_SECRET"
 DEFAULT_ACTOR = "default"
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
@@ -90,14 +93,12 @@ class TokenRegistry:
 def read_tokens(environment: Mapping[str, str]) -> TokenRegistry:
     """Return the tokens that environment variables configure.
 
-    The tokens come from a JSON file or, without a file, from an inline JSON object. A single token for the actor
-    `default` is added to them. Raises `InvalidInput` for invalid tokens.
+    A secret of AWS Secrets Manager has all tokens. Without one they come from a JSON file or, without a file, from
+    an inline JSON object, and a single token for the actor `default` is added to them. Raises `InvalidInput` for
+    invalid tokens.
     """
-    if environment.get(f"{PREFIX}S_AWS_SECRET"):
-        raise InvalidInput(
-            f"{PREFIX}S_AWS_SECRET is not supported",
-            hint=f"write the JSON object to a file and set {PREFIX}S_FILE",
-        )
+    if secret := environment.get(AWS_VARIABLE):
+        return TokenRegistry.of(_parse_object(read_secret(secret), AWS_VARIABLE))
     tokens: dict[str, str] = {}
     if path := environment.get(f"{PREFIX}S_FILE"):
         tokens = _parse_object(_read_file(path), f"{PREFIX}S_FILE")
@@ -110,11 +111,16 @@ def read_tokens(environment: Mapping[str, str]) -> TokenRegistry:
     return TokenRegistry.of(tokens)
 
 
-def stat_token_file(environment: Mapping[str, str]) -> tuple[int, ...] | None:
-    """Return a value that changes when the token file is replaced or written; None without a token file."""
+def follow_tokens(environment: Mapping[str, str]) -> Callable[[], Hashable]:
+    """Return a function that returns a value that changes with the tokens of a secret or of a file."""
+    if secret := environment.get(AWS_VARIABLE):
+        return SecretVersion(secret, read_interval(environment)).read
     path = environment.get(f"{PREFIX}S_FILE")
-    if not path or environment.get(f"{PREFIX}S_AWS_SECRET"):
-        return None
+    return (lambda: None) if not path else partial(_stat, path)
+
+
+def _stat(path: str) -> tuple[int, ...]:
+    """Return a value that changes when a file is replaced or written."""
     try:
         found = Path(path).stat()
     except OSError:
