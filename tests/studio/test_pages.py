@@ -11,6 +11,9 @@ from tests.studio.browser import DESKTOP, PHONE, Studio
 VIEWS = {
     "query": ("query", {}, ".cm-content"),
     "schema": ("schema", {}, ".type-card"),
+    "history": ("history", {}, ".entity-change"),
+    "compare": ("history", {"view": "compare", "after": "raises"}, ".entity-change"),
+    "entity": ("history", {"view": "entity", "type": "Person", "id": "adadahl"}, ".blame td"),
     "review-list": ("review", {}, ".branch-list a"),
     "review": ("review", {"branch": "raises"}, ".entity-change"),
     "conflicts": ("review", {"branch": "raises", "view": "conflicts"}, ".conflict"),

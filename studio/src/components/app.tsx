@@ -3,6 +3,7 @@ import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { get, graphPath, readToken, storeToken } from "../lib/api";
 import { SessionContext, useData, usePermissions, useTypes, type Session } from "../lib/data";
 import { branchOf, hrefOf, navigate, patchRoute, useRoute, type Page, type Route } from "../lib/route";
+import { HistoryPage } from "../pages/history";
 import { QueryPage } from "../pages/query";
 import { ReviewPage } from "../pages/review";
 import { SchemaPage } from "../pages/schema";
@@ -14,6 +15,7 @@ import { Button, Dialog, Empty, ErrorBox, Icon } from "./ui";
 const PLACES: { page: Page; label: string; key: string; view: () => preact.JSX.Element }[] = [
   { page: "query", label: "Query", key: "q", view: QueryPage },
   { page: "schema", label: "Schema", key: "s", view: SchemaPage },
+  { page: "history", label: "History", key: "h", view: HistoryPage },
   { page: "review", label: "Review", key: "r", view: ReviewPage },
 ];
 const THEME = "omnigraph-theme";

@@ -103,14 +103,15 @@ export function ChangeList({ changes, names }: { changes: EntityChange[]; names:
       {[...groups].map(([type, items]) => (
         <section key={type} class="change-group" aria-label={type}>
           <h2>{type} <span class="muted small">{plural(items.length, "change")}</span></h2>
-          {items.map((item) => <Change key={item.id} change={item} names={names} />)}
+          {items.map((item) => <EntityChangeCard key={item.id} change={item} names={names} />)}
         </section>
       ))}
     </>
   );
 }
 
-function Change({ change, names }: { change: EntityChange; names: [string, string] }) {
+/** One change, with its properties side by side. */
+export function EntityChangeCard({ change, names }: { change: EntityChange; names: [string, string] }) {
   const { route } = useSession();
   const { op } = change;
   const { word, tone } = OPS.find((item) => item.op === op)!;
@@ -124,7 +125,7 @@ function Change({ change, names }: { change: EntityChange; names: [string, strin
     <article class={`entity-change ${op}`} data-entity={change.id} data-op={op}>
       <header>
         <Badge tone={tone}>{word}</Badge>
-        <a href={hrefOf(patchRoute(route, { page: "history", params: { view: "entity", type: change.type.name, id: change.id } }))}>{titleOf(change)}</a>
+        <a href={hrefOf(patchRoute(route, { page: "history", params: { view: "entity", type: change.type.name, id: change.id, op: "" } }))}>{titleOf(change)}</a>
         {op === "update" && properties.length > changed.length && (
           <Button kind="quiet" class="tiny" aria-expanded={all} onClick={() => setAll(!all)}>
             {all ? "Only changes" : `All ${properties.length} properties`}

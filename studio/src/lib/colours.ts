@@ -7,3 +7,4 @@ export function colourOf(type: string, types: string[]): string {
 }
 
 export const cssValue = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export const laneColour = (lane: number): string => COLOURS[lane % COLOURS.length];
