@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omnigraph.catalog.columns import column_spark_type
 from omnigraph.lang import ir
 from omnigraph.lang.types import ObjectType
 from omnigraph.read.entity_columns import result_columns
@@ -23,7 +24,9 @@ def pack_entity_structs(frame: DataFrame, query: ir.ReadQuery) -> DataFrame:
     for name, type_ in result_columns(query):
         if isinstance(type_, ObjectType):
             fields = [F.col(f"`{next(flat)}`").alias(field) for field, _ in type_.fields]
-            packed.append(F.when(fields[0].isNotNull(), F.struct(*fields)).alias(name))
+            entity = F.when(fields[0].isNotNull(), F.struct(*fields))
+            # A cast, because a field that is never null would make the type depend on the plan.
+            packed.append(entity.cast(column_spark_type(type_)).alias(name))
         else:
             packed.append(F.col(f"`{next(flat)}`").alias(name))
     return frame.select(*packed)
