@@ -25,6 +25,9 @@ COMMANDS: dict[str, Callable[[State], list[str]]] = {
     "read --snapshot": lambda s: ["read", "-e", ALL, "--snapshot", s.commit],
     "explain --snapshot": lambda s: ["explain", "-e", ALL, "--snapshot", s.commit],
     "get --snapshot": lambda s: ["get", "Person", "Ann", "--snapshot", s.commit],
+    "history --snapshot": lambda s: ["history", "Person", "Ann", "--snapshot", s.commit],
+    "blame --snapshot": lambda s: ["blame", "Person", "Ann", "--snapshot", s.commit],
+    "log --at": lambda s: ["log", "--branch", "dev", "--at", s.commit],
     "export --snapshot": lambda s: ["export", "--snapshot", s.commit],
     "diff before": lambda s: ["diff", s.commit, "dev"],
     "diff after": lambda s: ["diff", "dev", s.commit],
@@ -59,10 +62,19 @@ STATE_NAMES = {
     *("--snapshot", "--at", "--from", "--cursor", "--start", "--page-token", "--commit", "--since", "--to"),
     *("before", "after", "commit", "source"),
 }
-# Names with another meaning: the schema that a plan starts from, and entities. Copies of a graph are made between
-# storages, without a server and without a policy. A branch is reset with permission for `admin`.
+# Names with another meaning: the schema that a plan starts from, entities, and the age of listed commits. Copies of
+# a graph are made between storages, without a server and without a policy. A branch is reset with permission for
+# `admin`.
 OTHERS = {
-    *("schema plan --from", "get id_", "blob get id_", "blob stat id_"),
+    *(
+        "schema plan --from",
+        "get id_",
+        "blob get id_",
+        "blob stat id_",
+        "history id_",
+        "blame id_",
+        "log --since",
+    ),
     *("backup source", "backup --since", "restore source", "clone source", "repair --to"),
 }
 

@@ -26,7 +26,7 @@ COMMANDS = [
 ]
 
 
-VALUES = {"uri": "g.omni", "mode": "append", "entity": "node", "action": "read"}
+VALUES = {"uri": "g.omni", "mode": "append", "entity": "node", "action": "read", "revision": "1"}
 # Commands that take another address than the storage of a graph, or another argument.
 OWN_ARGUMENTS = {
     "graphs": ["--server", "http://example.org"],

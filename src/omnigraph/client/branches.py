@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from omnigraph.api.interface.branches import Branch, Branches
 from omnigraph.api.results.commits import At
 from omnigraph.api.results.merges import Merged, MergeRequest
-from omnigraph.client.request_names import list_branches, segment, state_of
+from omnigraph.client.request_names import segment, state_of
 from omnigraph.graph.argument_checks import require_text
 from omnigraph.protocol.codec import decode, to_json_value
 
@@ -25,7 +25,10 @@ class RemoteBranches(Branches):
         self._actor = actor
 
     def _list(self, prefix: str, after: str | None, limit: int | None) -> list[str]:
-        return list_branches(self._transport, prefix, after, limit)
+        params = {"prefix": prefix or None, "after": after, "limit": limit}
+        return self._transport.call(
+            "GET", "/branches", lambda answer: decode(list[str], answer["branches"]), params=params
+        )
 
     def delete(self, name: str) -> None:
         path = f"/branches/{segment(require_text('branch', name))}"

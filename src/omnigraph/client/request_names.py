@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from omnigraph.api.results.commits import At, state_at
 from omnigraph.budget.query_budget import QueryLimits
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.argument_checks import require_text
-from omnigraph.graph.branch_names import MAIN, branch_not_found
+from omnigraph.graph.branch_names import MAIN
 from omnigraph.graph.state_names import qualify
-from omnigraph.protocol.codec import IF_COMMIT, decode, to_json_value
+from omnigraph.protocol.codec import IF_COMMIT, to_json_value
 
 if TYPE_CHECKING:
     from omnigraph.api.results.changes import ChangeFilter
     from omnigraph.client.transport import Transport
-
-# The number of names among which a similar one is searched if a branch does not exist.
-_MAX_KNOWN_BRANCHES: Final = 1_000
 
 
 def state_of(branch: str, at: At = None) -> dict[str, str]:
@@ -44,24 +41,10 @@ def place_of(transport: Transport, branch: str, at: At = None) -> dict[str, str]
     A request for a commit does not name a branch, so an extra request checks a branch other than main.
     """
     members, name = state_of(branch, at), branch.strip()
-    if isinstance(state_at(at), str) and name != MAIN and not _has_branch(transport, name):
-        raise branch_not_found(name, list_branches(transport, limit=_MAX_KNOWN_BRANCHES))
+    if isinstance(state_at(at), str) and name != MAIN:
+        # Not the list of branches, which needs permission to read every branch.
+        transport.call("GET", "/snapshot", lambda _: None, params={"branch": name})
     return members
-
-
-def _has_branch(transport: Transport, name: str) -> bool:
-    # The first of the names that begin with a name is the name itself.
-    return name in list_branches(transport, prefix=name, limit=1)
-
-
-def list_branches(
-    transport: Transport, prefix: str = "", after: str | None = None, limit: int | None = None
-) -> list[str]:
-    """Return the names of branches that begin with a prefix and come after a name, sorted."""
-    params = {"prefix": prefix or None, "after": after, "limit": limit}
-    return transport.call(
-        "GET", "/branches", lambda answer: decode(list[str], answer["branches"]), params=params
-    )
 
 
 def params_of(params: Mapping[str, Any] | None) -> Any:

@@ -15,6 +15,7 @@ from omnigraph.cli.state_arguments import read_moment
 from omnigraph.cli.target import JsonOption, UriArgument, open_graph, resolve_target
 
 if TYPE_CHECKING:
+    from omnigraph.api.graph import Graph
     from omnigraph.api.results.commits import Commit
 
 _DEFAULT_LIMIT = 1_000
@@ -62,7 +63,7 @@ def log(
 ) -> None:
     """Print the commits of a branch, newest first: short id, time, actor, operation, branch and message.
 
-    A short id can be used wherever a commit is named.
+    A short id can be used wherever a commit is named. Tags are printed if the actor may list them.
     """
     from omnigraph.graph.branch_names import MAIN
 
@@ -81,7 +82,7 @@ def log(
             types=types,
             merged=merged or draw,
         )
-        tags = {} if json else _tags_by_commit((tag.commit_id, tag.name) for tag in graph.tags.list())
+        tags = {} if json else _tags_by_commit(graph)
     commits = found[:count]
     if json:
         print_json({"commits": [_document(commit) for commit in commits]})
@@ -102,10 +103,17 @@ def _read_since(text: str) -> datetime:
     return datetime.now(UTC) - parse_duration(text) if moment is None else moment
 
 
-def _tags_by_commit(pairs: Any) -> dict[str, list[str]]:
+def _tags_by_commit(graph: Graph) -> dict[str, list[str]]:
+    from omnigraph.errors import PermissionDenied
+
     found: dict[str, list[str]] = {}
-    for commit_id, name in pairs:
-        found.setdefault(commit_id, []).append(name)
+    try:
+        tags = graph.tags.list()
+    except PermissionDenied:
+        # A policy can allow to read a branch without the names of all tags.
+        return found
+    for tag in tags:
+        found.setdefault(tag.commit_id, []).append(tag.name)
     return found
 
 
