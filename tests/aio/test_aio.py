@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.aio import AsyncBranches, AsyncGraph, AsyncSchemaView, AsyncTags
+from omnigraph.aio import AsyncBranches, AsyncEmbeddings, AsyncGraph, AsyncSchemaView, AsyncTags
 from omnigraph.api.graph import Graph
 from omnigraph.api.interface.branches import Branches
+from omnigraph.api.interface.embeddings import Embeddings
 from omnigraph.api.interface.schemas import SchemaView
 from omnigraph.api.interface.tags import Tags
 from tests.support.places import fresh_memory
@@ -33,6 +34,7 @@ TWINS = (
     (Branches, AsyncBranches),
     (Tags, AsyncTags),
     (SchemaView, AsyncSchemaView),
+    (Embeddings, AsyncEmbeddings),
 )
 
 
@@ -75,7 +77,7 @@ class Recorder:
 
     def __init__(self, kind: type) -> None:
         self.actor = None
-        self.branches = self.tags = self.schema = None
+        self.branches = self.tags = self.schema = self.embeddings = None
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self._kind = kind
 

@@ -21,6 +21,7 @@ import pytest
 import omnigraph as og
 from omnigraph.api.graph import Graph
 from omnigraph.api.interface.branches import Branches
+from omnigraph.api.interface.embeddings import Embeddings
 from omnigraph.api.interface.schemas import SchemaView
 from omnigraph.api.interface.tags import Tags
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
@@ -116,6 +117,12 @@ def no_blob(graph: Graph) -> None:
         graph.blob("Person", "Ana", "age", branch="dev")
 
 
+def no_edges(graph: Graph) -> None:
+    # The schema has no edge type, which is checked after authorization.
+    with pytest.raises(InvalidInput, match="edge"):
+        graph.edges("Knows", branch="dev")
+
+
 def no_backup(graph: Graph) -> None:
     # A target in memory is refused after authorization.
     with pytest.raises(InvalidInput, match="memory"):
@@ -128,6 +135,12 @@ TABLE: dict[str, Ask] = {
     "Graph.explain": Ask(lambda g: g.explain(COUNT, branch="dev"), "read", "dev"),
     "Graph.get": Ask(lambda g: g.get("Person", "Ana", branch="dev"), "read", "dev"),
     "Graph.blob": Ask(no_blob, "read", "dev"),
+    "Graph.nodes": Ask(lambda g: g.nodes("Person", branch="dev"), "read", "dev"),
+    "Graph.edges": Ask(no_edges, "read", "dev"),
+    "Graph.frame": Ask(lambda g: g.frame("Person", branch="dev"), "read", "dev"),
+    "Graph.neighbors": Ask(lambda g: g.neighbors("Person", "Ana", branch="dev"), "read", "dev"),
+    "Graph.history": Ask(lambda g: g.history("Person", "Ana", branch="dev"), "read", "dev"),
+    "Graph.blame": Ask(lambda g: g.blame("Person", "Ana", branch="dev"), "read", "dev"),
     "Graph.commits": Ask(lambda g: g.commits("dev"), "read", "dev"),
     "Graph.commit": Ask(lambda g: g.commit(newest(g)), "read", looks_up=True),
     "Graph.recoveries": Ask(lambda g: g.recoveries(), "read"),
@@ -140,6 +153,9 @@ TABLE: dict[str, Ask] = {
     "Graph.baseline": Ask(lambda g: g.baseline(StringIO(), branch="dev"), "export", "dev"),
     "Graph.mutate": Ask(lambda g: g.mutate(ADD, {"n": "Bo"}, branch="dev"), "change", "dev"),
     "Graph.load": Ask(lambda g: g.load(BO, branch="dev"), "change", "dev"),
+    "Graph.insert": Ask(lambda g: g.insert("Person", BO["Person"], branch="dev"), "change", "dev"),
+    "Graph.upsert": Ask(lambda g: g.upsert("Person", BO["Person"], branch="dev"), "change", "dev"),
+    "Graph.delete": Ask(lambda g: g.delete("Person", "Dan", branch="dev"), "change", "dev"),
     "Graph.batch": Ask(lambda g: g.batch(branch="dev").load(BO).commit(), "change", "dev"),
     "Graph.revert": Ask(
         lambda g: g.revert(newest(g), branch="dev"), "change", "dev", looks_up=True, reads="dev"
@@ -162,6 +178,8 @@ TABLE: dict[str, Ask] = {
     "Tags.list": Ask(lambda g: g.tags.list(), "read"),
     "Tags.create": Ask(lambda g: g.tags.create("fresh", "dev"), "branch_create", None, "fresh", reads="dev"),
     "Tags.delete": Ask(lambda g: g.tags.delete("v0"), "branch_delete", None, "v0"),
+    "Embeddings.status": Ask(lambda g: g.embeddings.status(branch="dev"), "read", "dev"),
+    "Embeddings.refresh": Ask(lambda g: g.embeddings.refresh(branch="dev"), "change", "dev"),
     "SchemaView.source": Ask(lambda g: g.schema.source("dev"), "read"),
     "SchemaView.plan": Ask(lambda g: g.schema.plan(WIDER, branch="dev"), "read", "dev"),
     "SchemaView.apply": Ask(lambda g: g.schema.apply(WIDER, branch="dev"), "schema_apply", None, "dev"),
@@ -196,7 +214,7 @@ class TestTheTable:
     def test_every_public_method_is_in_the_table_of_actions(self) -> None:
         found = {
             f"{kind.__name__}.{name}"
-            for kind in (Graph, Branches, Tags, SchemaView)
+            for kind in (Graph, Branches, Tags, SchemaView, Embeddings)
             for name, _ in inspect.getmembers(kind)
             if not name.startswith("_")
         }

@@ -13,16 +13,19 @@ import pytest
 import omnigraph as og
 from omnigraph.api.graph import Graph
 from omnigraph.api.interface.branches import Branches
+from omnigraph.api.interface.embeddings import Embeddings
 from omnigraph.api.interface.schemas import SchemaView
 from omnigraph.api.interface.tags import Tags
 from omnigraph.api.local.local_branches import LocalBranches
 from omnigraph.api.local.local_changes import LocalDiff
+from omnigraph.api.local.local_embeddings import LocalEmbeddings
 from omnigraph.api.local.local_graph import LocalGraph
 from omnigraph.api.local.local_schema import LocalSchemaView
 from omnigraph.api.local.local_tags import LocalTags
 from omnigraph.api.results.changes import Diff
 from omnigraph.client.branches import RemoteBranches
 from omnigraph.client.changes import RemoteDiff
+from omnigraph.client.embeddings import RemoteEmbeddings
 from omnigraph.client.entry import ServedGraph, list_graphs
 from omnigraph.client.graph import RemoteGraph
 from omnigraph.client.schemas import RemoteSchemaView
@@ -38,6 +41,7 @@ IMPLEMENTATIONS = (
     (Branches, LocalBranches, RemoteBranches),
     (Tags, LocalTags, RemoteTags),
     (SchemaView, LocalSchemaView, RemoteSchemaView),
+    (Embeddings, LocalEmbeddings, RemoteEmbeddings),
     (Diff, LocalDiff, RemoteDiff),
 )
 
@@ -74,7 +78,7 @@ class TestMembers:
     ) -> None:
         graphs = (remote_team, team.local)
         names = [{name for name in vars(graph) if not name.startswith("_")} for graph in graphs]
-        assert names[0] == names[1] == {"branches", "schema", "tags"}
+        assert names[0] == names[1] == {"branches", "embeddings", "schema", "tags"}
 
 
 class TestConnecting:

@@ -140,3 +140,10 @@ class TestWrites:
         assert remote.cleanup(keep=50) == local.cleanup(keep=50)
         assert remote.set_settings(retention="2h") == local.settings() == remote.settings()
         assert remote.cleanup(keep=1, confirm=True)["confirmed"]
+
+
+def test_stored_embeddings_on_a_server_are_refused_with_the_command_to_run(remote: RemoteGraph) -> None:
+    for call in (remote.embeddings.status, remote.embeddings.refresh):
+        with pytest.raises(InvalidInput, match="over HTTP") as raised:
+            call()
+        assert "omnigraph embed refresh" in str(raised.value.hint)

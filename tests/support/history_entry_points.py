@@ -18,11 +18,12 @@ from uuid import uuid4
 import omnigraph as og
 from omnigraph.api.graph import Graph
 from omnigraph.api.interface.branches import Branches
+from omnigraph.api.interface.embeddings import Embeddings
 from omnigraph.api.interface.schemas import SchemaView
 from omnigraph.api.interface.tags import Tags
 from omnigraph.errors import InvalidInput
 
-SCHEMA = "node Person { name: String @key  photo: Blob? }"
+SCHEMA = "node Person { name: String @key  photo: Blob? }  edge Knows: Person -> Person"
 ALL = "query all() { match { $p: Person } return { $p.name as name } order { name asc } }"
 DELETE = "query remove($n: String) { delete Person where name = $n }"
 SECRET = "Secret"
@@ -154,6 +155,10 @@ ENTRY_POINTS: dict[str, dict[str, EntryPoint]] = {
     "Graph.history(at)": _at(lambda g, at: g.history("Person", SECRET, branch="dev", at=at)),
     "Graph.blame(at)": _at(lambda g, at: g.blame("Person", "Ann", branch="dev", at=at)),
     "Graph.blob(at)": _at(lambda g, at: g.blob("Person", "Ann", "photo", branch="dev", at=at)),
+    "Graph.nodes(at)": _at(lambda g, at: g.nodes("Person", branch="dev", at=at)),
+    "Graph.edges(at)": _at(lambda g, at: g.edges("Knows", branch="dev", at=at)),
+    "Graph.frame(at)": _at(lambda g, at: g.frame("Person", branch="dev", at=at)),
+    "Graph.neighbors(at)": _at(lambda g, at: g.neighbors("Person", "Ann", branch="dev", at=at)),
     "Graph.snapshot(at)": _at(lambda g, at: g.snapshot("dev", at)),
     "Graph.indexes(at)": _at(lambda g, at: g.indexes(branch="dev", at=at)),
     "Graph.export(at)": _at(lambda g, at: g.export(StringIO(), branch="dev", at=at)),
@@ -194,6 +199,7 @@ ENTRY_POINTS: dict[str, dict[str, EntryPoint]] = {
             "named",
         )
     },
+    "Embeddings.status(at)": _at(lambda g, at: g.embeddings.status(branch="dev", at=at)),
     "Branches.create(source)": {
         "branch": EntryPoint(lambda g, s: g.branches.create(fresh_name(), s.branch), "named")
     },
@@ -218,6 +224,7 @@ NEUTRAL = {
     *("if_commit", "idempotency_key", "mode", "permissive", "rejects", "mapping", "resolve", "delete_source"),
     *("max_rejects", "index", "op_column", "order_by", "require_existing"),
     *("timeout", "max_rows", "max_bytes", "max_edges"),
+    *("where", "columns", "library", "edges", "direction", "unrecorded", "remove", "batch_rows"),
     *("keep", "older_than", "confirm", "grace", "force", "text", "allow_data_loss", "backfill", "verify"),
     *(
         "durability",
@@ -243,6 +250,10 @@ NEUTRAL_PARAMETERS = {
     "Graph.blob(id)": "entity",
     "Graph.history(id)": "entity",
     "Graph.blame(id)": "entity",
+    "Graph.neighbors(id)": "entity",
+    "Graph.insert(rows)": "rows",
+    "Graph.upsert(rows)": "rows",
+    "Graph.delete(ids)": "entities",
     "Graph.commits(since)": "a filter of commits whose branch is authorized",
     "Graph.commits(merged)": "a filter of commits whose branch is authorized",
     "Branches.list(after)": "name of a branch",
@@ -252,7 +263,7 @@ NEUTRAL_PARAMETERS = {
 
 def state_parameters() -> Iterator[str]:
     """Yield every parameter of the Python API that may name a state, as ``Graph.query(at)``."""
-    for kind in (Graph, Branches, Tags, SchemaView):
+    for kind in (Graph, Branches, Tags, SchemaView, Embeddings):
         for name, member in inspect.getmembers(kind, inspect.isfunction):
             if name.startswith("_"):
                 continue

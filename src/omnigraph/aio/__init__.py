@@ -16,11 +16,12 @@ Cancelling a call that has not started drops it. A read that has started runs to
 dropped. A write that has started is awaited before the cancellation is raised, so afterwards the commit is either
 complete or will never exist. If the write failed, its error is the cause of the cancellation.
 
-The classes `AsyncGraph`, `AsyncBranches`, `AsyncTags`, `AsyncSchemaView` and `AsyncRemoteGraph` are generated from
-the interfaces by ``make generate``.
+The classes `AsyncGraph`, `AsyncBranches`, `AsyncTags`, `AsyncSchemaView`, `AsyncEmbeddings` and `AsyncRemoteGraph`
+are generated from the interfaces by ``make generate``.
 """
 
 from omnigraph.aio.async_branches import AsyncBranches
+from omnigraph.aio.async_embeddings import AsyncEmbeddings
 from omnigraph.aio.async_graph import AsyncGraph
 from omnigraph.aio.async_remote_graph import AsyncRemoteGraph
 from omnigraph.aio.async_schema_view import AsyncSchemaView
@@ -30,6 +31,7 @@ from omnigraph.aio.opening import Opening
 
 __all__ = [
     "AsyncBranches",
+    "AsyncEmbeddings",
     "AsyncGraph",
     "AsyncRemoteGraph",
     "AsyncSchemaView",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.aio.async_branches import AsyncBranches
 from omnigraph.aio.async_change_reads import AsyncChangeReads
+from omnigraph.aio.async_embeddings import AsyncEmbeddings
 from omnigraph.aio.async_graph_history import AsyncGraphHistory
 from omnigraph.aio.async_graph_maintenance import AsyncGraphMaintenance
 from omnigraph.aio.async_graph_reads import AsyncGraphReads
@@ -39,6 +40,7 @@ class AsyncGraph(
         self.branches = AsyncBranches(graph.branches, self._threads)
         self.tags = AsyncTags(graph.tags, self._threads)
         self.schema = AsyncSchemaView(graph.schema, self._threads)
+        self.embeddings = AsyncEmbeddings(graph.embeddings, self._threads)
 
     @property
     def actor(self) -> str | None:

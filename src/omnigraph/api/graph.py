@@ -8,6 +8,7 @@ from typing import Self
 
 from omnigraph.api.interface.branches import Branches
 from omnigraph.api.interface.change_reads import ChangeReads
+from omnigraph.api.interface.embeddings import Embeddings
 from omnigraph.api.interface.graph_history import GraphHistory
 from omnigraph.api.interface.graph_maintenance import GraphMaintenance
 from omnigraph.api.interface.graph_reads import GraphReads
@@ -37,6 +38,7 @@ class Graph(GraphReads, TypeReads, GraphWrites, TypeWrites, GraphHistory, Change
     branches: Branches
     tags: Tags
     schema: SchemaView
+    embeddings: Embeddings
 
     def __enter__(self) -> Self:
         return self

@@ -27,6 +27,7 @@ from omnigraph.api.results.receipts import Receipt
 from omnigraph.api.results.result import Result
 from omnigraph.client.branches import RemoteBranches
 from omnigraph.client.changes import RemoteChangeReads
+from omnigraph.client.embeddings import RemoteEmbeddings
 from omnigraph.client.history import RemoteHistory
 from omnigraph.client.request_names import condition, limits_of, params_of, place_of, segment
 from omnigraph.client.running_queries import RunningQuery, cancel_running, list_running
@@ -69,6 +70,7 @@ class RemoteGraph(RemoteChangeReads, RemoteHistory, Graph):
         self.branches = RemoteBranches(transport, self._actor)
         self.tags = RemoteTags(transport, self._actor)
         self.schema = RemoteSchemaView(transport, self._actor)
+        self.embeddings = RemoteEmbeddings()
 
     def __reduce__(self) -> tuple[Any, ...]:
         from omnigraph.client.entry import reconnect

@@ -10,12 +10,9 @@ from omnigraph.cli.confirmation import announce
 from omnigraph.cli.query_arguments import BranchOption, MessageOption
 from omnigraph.cli.render.output import count, print_json, print_line
 from omnigraph.cli.render.progress_bar import show_progress
-from omnigraph.cli.target import GraphTarget, JsonOption, UriArgument, open_graph, resolve_target
-from omnigraph.errors import InvalidInput
+from omnigraph.cli.target import JsonOption, UriArgument, open_graph, resolve_target
 
 if TYPE_CHECKING:
-    from omnigraph.api.graph import Graph
-    from omnigraph.api.local.local_graph import LocalGraph
     from omnigraph.maintain.embedding_status import EmbeddingStatus
 
 TypesOption = Annotated[
@@ -39,7 +36,7 @@ def status(
 
     target = resolve_target(ctx, uri)
     with open_graph(target, "r") as graph:
-        found = _local(target, graph).embeddings.status(branch=branch or MAIN, types=types or None)
+        found = graph.embeddings.status(branch=branch or MAIN, types=types or None)
     if json:
         print_json({"uri": target.uri, "embeddings": [item.to_json() for item in found]})
         return
@@ -81,7 +78,7 @@ def refresh(
         open_graph(target, "rw") as graph,
         show_progress("refreshing", silent=json or target.chosen.quiet) as report,
     ):
-        done = _local(target, graph).embeddings.refresh(
+        done = graph.embeddings.refresh(
             branch=branch or MAIN,
             types=types or None,
             unrecorded=unrecorded,
@@ -95,14 +92,6 @@ def refresh(
         return
     removed = f", removed {done.removed:,}" if done.removed else ""
     print_line(f"computed {count(done.computed, 'vector')}{removed} in {count(len(done.commits), 'commit')}")
-
-
-def _local(target: GraphTarget, graph: Graph) -> LocalGraph:
-    from omnigraph.api.local.local_graph import LocalGraph
-
-    if not isinstance(graph, LocalGraph):
-        raise InvalidInput(f"`{target.command}` works on a graph in storage, not on a server")
-    return graph
 
 
 def _describe(item: EmbeddingStatus) -> str:
