@@ -11,10 +11,12 @@ import snowballstemmer
 import omnigraph as og
 from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.pg.format_schema import format_schema
-from omnigraph.lang.schema import ENGLISH_STOP_WORDS, LANGUAGES, TextAnalysis
+from omnigraph.lang.pg.schema_compiler import load_schema
+from omnigraph.lang.schema import LANGUAGES, TextAnalysis
+from omnigraph.lang.stop_word_lists import STOP_WORD_LANGUAGES, stop_words
 from omnigraph.search.analyzer import Analyzer
 
-ENGLISH = TextAnalysis("english", tuple(ENGLISH_STOP_WORDS.split()), ascii_fold=True)
+ENGLISH = TextAnalysis("english", stop_words("english"), ascii_fold=True)
 
 
 def schema(annotation: str) -> str:
@@ -159,7 +161,7 @@ def test_format_schema_with_text_options_keeps_them() -> None:
         ("@text(stem: 3)", "stem must be true or false, got 3"),
         ("@text(ngram: 1)", "ngram must be an integer from 2 to 16, got 1"),
         ('@text(stop_words: " ")', "stop_words must be true, false or a string of words"),
-        ("@text(language: german, stop_words: true)", "there are stop words for english only"),
+        ("@text(language: tamil, stop_words: true)", "there is no list of stop words for tamil"),
         ("@text(stemm: true)", "has unknown option 'stemm'"),
         ("@text(stem: true, stem: true)", "declares 'stem' multiple times"),
         ("@text(english)", "takes `simple` or options"),
@@ -176,6 +178,29 @@ def test_schema_with_text_on_another_type_is_rejected() -> None:
         og.init("memory://", "node Doc { n: I32 @text }")
     with pytest.raises(LanguageError, match="not supported on edge properties"):
         og.init("memory://", "node A { n: I32 } edge E: A -> A { s: String @text }")
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "tokens"),
+    [
+        ("german", "Der Graph ist über alle Häuser verteilt", ["graph", "haus", "verteilt"]),
+        ("french", "Les bases de données sont là", ["bas", "don", "la"]),
+        ("russian", "Не все базы данных были здесь", ["баз", "дан"]),
+        ("tamil", "the graph", ["the", "graph"]),
+    ],
+)
+def test_tokens_leave_out_the_stop_words_of_the_language(language: str, text: str, tokens: list[str]) -> None:
+    node = load_schema(schema(f"@text(language: {language})")).nodes[0]
+    prop = next(item for item in node.properties if item.name == "body")
+    assert Analyzer(prop.text_analysis).tokens(text) == tokens
+
+
+def test_stop_words_of_every_language_have_no_tokens() -> None:
+    assert set(STOP_WORD_LANGUAGES) <= set(LANGUAGES)
+    for language in STOP_WORD_LANGUAGES:
+        words = stop_words(language)
+        assert len(words) >= 30
+        assert Analyzer(TextAnalysis(language, words)).tokens(" ".join(words)) == []
 
 
 def test_tokens_leave_out_stop_words_before_stemming() -> None:

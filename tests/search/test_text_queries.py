@@ -17,7 +17,7 @@ from omnigraph.budget.deadline import time_limit
 from omnigraph.errors import InvalidInput, ResourceLimit
 from omnigraph.lang import ir
 from omnigraph.lang.diagnostics import LanguageError
-from omnigraph.lang.schema import ENGLISH_STOP_WORDS
+from omnigraph.lang.stop_word_lists import stop_words
 from omnigraph.lang.types import STRING
 from omnigraph.search.analyzer import SIMPLE
 from omnigraph.search.snippets import WORDS, Highlighter
@@ -211,7 +211,7 @@ def test_bm25_of_the_help_topics_of_python_equals_a_reference(analysis: str) -> 
 
     def words(text: str) -> list[str]:
         found = re.findall(r"[^\W_]+", text.casefold())
-        return [stem(word) for word in found if word not in ENGLISH_STOP_WORDS.split()] if analysis else found
+        return [stem(word) for word in found if word not in stop_words("english")] if analysis else found
 
     documents = {name: words(text) for name, text in topics.items()}
     ask = """query q($q: String) { match { $t: Topic } return { $t.name as n, bm25($t.body, $q) as s }

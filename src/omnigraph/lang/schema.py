@@ -8,6 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
+from omnigraph.lang.stop_word_lists import stop_words
 from omnigraph.lang.types import PropType
 
 if TYPE_CHECKING:
@@ -33,10 +34,6 @@ LANGUAGES = (
     *("french", "german", "greek", "hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian"),
     *("nepali", "norwegian", "portuguese", "romanian", "russian", "serbian", "spanish", "swedish", "tamil"),
     *("turkish", "yiddish"),
-)
-ENGLISH_STOP_WORDS = (
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they "
-    "this to was will with"
 )
 METRICS: tuple[Metric, ...] = ("l2", "cosine", "dot")
 VECTOR_INDEX_KINDS: tuple[VectorIndexKind, ...] = ("ivf_rq", "ivf_pq", "hnsw")
@@ -219,12 +216,11 @@ class Property:
             return SIMPLE_TEXT
         options = dict(annotation.kwargs)
         language = str(options.get("language", "english"))
-        words = options.get("stop_words", language == "english")
-        if isinstance(words, bool):
-            words = ENGLISH_STOP_WORDS if words else ""
+        given = options.get("stop_words", True)
+        words = stop_words(language) if given is True else () if given is False else str(given).split()
         return TextAnalysis(
             language if options.get("stem", True) else None,
-            tuple(sorted(set(str(words).split()))),
+            tuple(sorted(set(words))),
             bool(options.get("ascii_fold", True)),
             int(options.get("ngram", 0)),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from omnigraph.lang.diagnostics import Diagnostics
 from omnigraph.lang.pg.schema_ast import AnnotationDecl, Name
 from omnigraph.lang.schema import LANGUAGES, LiteralValue
+from omnigraph.lang.stop_word_lists import STOP_WORD_LANGUAGES
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.types import PropType, Scalar
 
@@ -37,9 +38,13 @@ def check_text_options(item: AnnotationDecl, place: str, kind: PropType, report:
             report.add(item.span, f"@text on {place} declares '{name}' multiple times")
         else:
             _check_value(item, place, name, given, report)
-    if options.get("stop_words") is True and options.get("language", "english") != "english":
-        message = f"@text on {place}: there are stop words for english only; give the words as a string"
-        report.add(item.span, message)
+    language = str(options.get("language", "english"))
+    if options.get("stop_words") is True and language in LANGUAGES and language not in STOP_WORD_LANGUAGES:
+        report.add(
+            item.span,
+            f"@text on {place}: there is no list of stop words for {language}",
+            hint=f"give the words as a string; lists exist for {', '.join(STOP_WORD_LANGUAGES)}",
+        )
     return len(report.recorded) == before
 
 
