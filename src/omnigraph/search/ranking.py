@@ -114,7 +114,8 @@ def score(ranking: Ranking, ordinals: Ordinals, count: int | None = None) -> Row
 
     With `count`, rows behind that many best ones may be left out.
     """
-    return _spread(*ranking.score_entities(_distinct(ordinals), count), ordinals)
+    distinct = _distinct(ordinals)
+    return _spread(*ranking.score_entities(distinct, count), ordinals, is_ascending=distinct is ordinals)
 
 
 def contribution(ranking: Ranking, ordinals: Ordinals, fn: FusionFn, k: int, depth: int) -> RowScores:
@@ -122,17 +123,19 @@ def contribution(ranking: Ranking, ordinals: Ordinals, fn: FusionFn, k: int, dep
 
     Only the best `depth` entities count. Those with equal scores are ranked by id.
     """
-    found = ranking.score_entities(_distinct(ordinals), depth)
+    distinct = _distinct(ordinals)
+    found = ranking.score_entities(distinct, depth)
     entities, scores = _best(*found, depth, is_descending=ranking.is_descending)
     # Ids are read of the best entities only, and of those with the same score as the last of them.
     ids = ranking.table.values("id", entities)
     keys: list[SortColumn] = [(pa.array(scores), ranking.is_descending)]
     order = order_rows(keys, [ids], len(entities), limit=depth)
     if fn == "rrf":
-        return _spread(*reciprocal_ranks(entities[order], k), ordinals)
+        return _spread(*reciprocal_ranks(entities[order], k), ordinals, is_ascending=distinct is ordinals)
     values = normalized_scores(scores[order])
     ascending = np.argsort(entities[order])
-    return _spread(entities[order][ascending], values[ascending], ordinals)
+    ranked = entities[order][ascending], values[ascending]
+    return _spread(*ranked, ordinals, is_ascending=distinct is ordinals)
 
 
 def _best(
@@ -158,28 +161,25 @@ def fuse(parts: Sequence[RowScores], weights: Sequence[float]) -> RowScores:
 
 
 def _distinct(ordinals: Ordinals) -> Ordinals:
-    """Return the positions that are not null, each once and ascending."""
-    if _is_ascending(ordinals):
+    """Return the positions that are not null, each once and ascending: the given array if it is so."""
+    if len(ordinals) and ordinals[0] >= 0 and bool((ordinals[1:] > ordinals[:-1]).all()):
         return ordinals
     found = np.unique(ordinals)
     return found[found >= 0]
 
 
-def _is_ascending(ordinals: Ordinals) -> bool:
-    """Return whether all positions are distinct and ascend, and none is null."""
-    if not len(ordinals) or ordinals[0] < 0:
-        return False
-    return bool((ordinals[1:] > ordinals[:-1]).all())
+def _spread(
+    entities: Ordinals, scores: npt.NDArray[np.float64], ordinals: Ordinals, *, is_ascending: bool
+) -> RowScores:
+    """Convert scores of entities, which are ascending, to scores of the rows that are bound to them.
 
-
-def _spread(entities: Ordinals, scores: npt.NDArray[np.float64], ordinals: Ordinals) -> RowScores:
-    """Convert scores of entities, which are ascending, to scores of the rows that are bound to them."""
+    `is_ascending` means that the rows are bound to distinct entities in ascending order.
+    """
     values, ranked = np.zeros(len(ordinals)), np.zeros(len(ordinals), np.bool_)
-    if not len(entities):
-        return RowScores(values, ranked)
-    if len(entities) * _FEW < len(ordinals) and _is_ascending(ordinals):
+    if is_ascending and len(entities) * _FEW < len(ordinals):
         rows = np.searchsorted(ordinals, entities)
         values[rows], ranked[rows] = scores, True
-        return RowScores(values, ranked)
-    places = np.minimum(np.searchsorted(entities, ordinals), len(entities) - 1)
-    return RowScores(scores[places], entities[places] == ordinals)
+    elif len(entities):
+        places = np.minimum(np.searchsorted(entities, ordinals), len(entities) - 1)
+        values, ranked = scores[places], entities[places] == ordinals
+    return RowScores(values, ranked)
