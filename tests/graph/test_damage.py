@@ -13,6 +13,7 @@ import omnigraph as og
 from omnigraph.errors import NotFound, OmnigraphError, StorageError
 from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.tables.table_fragments import list_fragments
+from tests.maintain.damage import verify_path
 from tests.support.s3 import Bucket
 from tests.support.s3_graphs import upload_graph
 
@@ -251,6 +252,8 @@ def test_open_without_any_manifest_version_is_damaged_and_init_creates_nothing(r
     with pytest.raises(StorageError, match="every version is missing"):
         og.init(str(root), SCHEMA)
     assert not (root / "__manifest" / "_versions").exists()
+    with pytest.raises(StorageError, match="every version is missing"):
+        verify_path(root)
 
 
 def test_query_with_missing_head_file_names_it(root: Path) -> None:

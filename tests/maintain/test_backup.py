@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from omnigraph.errors import Conflict, InvalidInput, NotFound, PermissionDenied, StorageError
 from omnigraph.graph.progress import Progress
 from omnigraph.graph.recovery import intents, leases
+from omnigraph.graph.recovery.process_identity import process_start, this_machine
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
@@ -38,6 +40,7 @@ from tests.maintain.graphs import (
     rows_of,
     table_files,
 )
+from tests.support.full_disk import largest_file
 
 
 @pytest.fixture(scope="module")
@@ -391,6 +394,40 @@ def test_second_backup_into_a_locked_target_is_refused(graph: Repository, tmp_pa
 
     backup(graph, tmp_path / "backup", CopyOptions(progress=again))
     assert refused
+
+
+def test_backup_on_a_full_disk_raises_storage_error_and_the_same_process_can_repeat_it(
+    graph: Repository, tmp_path: Path
+) -> None:
+    with ExitStack() as full:
+        # Not even the mark of an unfinished copy can be written then.
+        fill = CopyOptions(progress=lambda *_: full.enter_context(largest_file(10)))
+        with pytest.raises(StorageError, match="cannot write object"):
+            backup(graph, tmp_path / "backup", fill)
+    backup(graph, tmp_path / "backup")
+    assert states(opened(tmp_path / "backup")) == states(graph)
+
+
+@pytest.mark.parametrize("seconds", [0, 400])
+def test_target_of_a_failed_run_is_taken_over_when_its_process_does_not_renew_the_lock(
+    graph: Repository, tmp_path: Path, seconds: int
+) -> None:
+    """The process lives on, and could not say that its run had failed."""
+    parent = os.getppid()
+    owner = intents.IntentOwner(this_machine(), parent, process_start(parent))
+    graph_id = graph.manifest.registry(graph.manifest.view).graph_id
+    lease = replace(leases.Lease.new("backup", graph_id), owner=owner)
+    past = lease.created_at // 1_000_000 - seconds
+    (tmp_path / "backup" / "__leases").mkdir(parents=True)
+    target = tmp_path / "backup" / leases.TARGET
+    target.write_bytes(replace(lease, renewed_at=past * 1_000_000).to_bytes())
+    os.utime(target, (past, past))
+    if seconds:
+        backup(graph, tmp_path / "backup")
+        assert states(opened(tmp_path / "backup")) == states(graph)
+    else:
+        with pytest.raises(Conflict, match=f"process {parent} is writing a copy"):
+            backup(graph, tmp_path / "backup")
 
 
 def test_cleanup_of_a_backup_removes_old_data_from_it(graph: Repository, tmp_path: Path) -> None:

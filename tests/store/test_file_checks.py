@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import lance
@@ -18,6 +17,7 @@ from omnigraph.store.lance.file_checks import bitmap_size, check_complete, check
 from omnigraph.store.lance.lance_files import transaction_file, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
+from tests.support.full_disk import largest_file
 from tests.support.places import fresh_memory
 
 ROWS = 20_000
@@ -87,17 +87,6 @@ def test_check_transaction_compares_with_the_copy_in_the_version(tmp_path: Path)
 
 def test_bitmap_size_of_truncated_header_is_unknown() -> None:
     assert bitmap_size(b"\x3a\x30\x00\x00") is None
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Make writes beyond a number of bytes of a file fail, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("place", ["memory", "disk"])

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from omnigraph.errors import Conflict, NotFound, OmnigraphError
 from omnigraph.graph.recovery.intents import IntentOwner, this_process
@@ -39,6 +39,8 @@ READ = "read"
 # the same machine that has ended is recognized at once.
 EXPIRY_SECONDS = 300.0
 _MICROS = 1_000_000
+# The locks of targets that this process holds, by the id of the lease.
+_HELD: Final[set[str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +223,7 @@ class TargetLock:
         self._etag: str | None = etag
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        _HELD.add(lease.id)
         self._thread = threading.Thread(
             target=propagate_context(self._renew), name=f"target-{lease.id}", daemon=True
         )
@@ -242,7 +245,7 @@ class TargetLock:
         except NotFound:
             raise _busy(objects, "another process") from None
         other = Lease.from_bytes(stored.data)
-        if other is not None and other.is_live(modified):
+        if other is not None and _is_held(other, modified):
             owner = other.owner
             raise _busy(objects, f"process {owner.pid}" if owner is not None else "another process")
         if resume and other is not None and (other.operation, other.graph_id) != (operation, graph_id):
@@ -266,6 +269,8 @@ class TargetLock:
         """Remove the lock, or leave it without an owner as the mark of an unfinished copy."""
         self._stopped.set()
         self._thread.join()
+        # The mark cannot be written if the disk is full.
+        _HELD.discard(self._lease.id)
         with suppress(OmnigraphError):
             if finished:
                 self._objects.delete(TARGET)
@@ -290,6 +295,17 @@ class TargetLock:
             return None
         present = Lease.from_bytes(stored.data)
         return stored.etag if present is not None and present.id == self._lease.id else None
+
+
+def _is_held(lease: Lease, modified: int) -> bool:
+    """Return whether a run may be writing to the place of a lock.
+
+    A run that failed may have been unable to say so. Its process can live on, but does not renew the lock.
+    """
+    if lease.owner == this_process():
+        return lease.id in _HELD
+    age = _now() - max(lease.renewed_at, modified)
+    return lease.is_live(modified) and age < EXPIRY_SECONDS * _MICROS
 
 
 def has_unfinished_copy(objects: ObjectStore) -> bool:

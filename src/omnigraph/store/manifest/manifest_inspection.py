@@ -19,6 +19,7 @@ from omnigraph.store.lance.lance_files import parse_version_file, transaction_fi
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.bucket_entries import parse_bucket
 from omnigraph.store.manifest.manifest import PATH, Manifest, NotAGraph
+from omnigraph.store.manifest.manifest_errors import damaged_file, has_lost_versions
 from omnigraph.store.manifest.manifest_files import BUCKETS, TAGS, ManifestFile
 from omnigraph.store.manifest.manifest_view import ManifestView, require_version
 from omnigraph.store.manifest.recorded_files import RecordedFiles
@@ -130,6 +131,8 @@ class ManifestInspection:
             return manifest
         except NotFound as error:
             if not any(name.startswith("_versions/") for name in self._stored):
+                if has_lost_versions(root):
+                    raise damaged_file(f"{PATH}/_versions", "every version is missing") from error
                 raise NotAGraph(is_incomplete=False) from error
             failure: OmnigraphError = error
         except OmnigraphError as error:

@@ -163,12 +163,17 @@ class LocalBackend:
         with self._temporary_file(target, b"") as temporary:
             with _translate_os_errors("write", key):
                 file = temporary.open("wb", buffering=_BUFFER_BYTES)
-            with file:
+            try:
                 yield _FileWriter(file, key)
                 with _translate_os_errors("write", key):
                     file.flush()
                     if self._durability == "full":
                         os.fsync(file.fileno())
+                    file.close()
+            finally:
+                # After a failed write the rest of the buffer fails again.
+                with suppress(OSError):
+                    file.close()
             with _directory_lock(target.parent, self._lock_timeout), _translate_os_errors("put", key):
                 temporary.rename(target)
         self._sync_directory(target.parent, key)
