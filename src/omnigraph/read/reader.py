@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TypeAlias
 
 import pyarrow as pa
 from cachetools import LRUCache
 
+from omnigraph.budget.machine import usable_memory
 from omnigraph.engine.memory.memory_cache import Cache, CachePool, CacheStats
 from omnigraph.engine.memory.row_lookups import CachedIds
 from omnigraph.engine.parameters import Bindings
@@ -25,15 +25,14 @@ from omnigraph.search.embeddings.vector_computation import VectorComputation
 _MAX_PLANS = 512
 # The sizes of all tables of a commit, as the planner rounds them.
 _Sizes: TypeAlias = tuple[int, ...]
-# The default cache takes 1 / _MEMORY_SHARE of the machine's memory.
+# The default cache takes 1 / _MEMORY_SHARE of the memory.
 _MEMORY_SHARE = 4
 _MIN_BUDGET = 64 << 20
 
 
 def default_budget() -> int:
-    """Return the default size of the read cache in bytes: a quarter of the machine's memory."""
-    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    return max(_MIN_BUDGET, pages * size // _MEMORY_SHARE)
+    """Return the default size of the read cache in bytes: a quarter of the memory of the machine or container."""
+    return max(_MIN_BUDGET, usable_memory() // _MEMORY_SHARE)
 
 
 class Reader:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import socket
 import sys
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.api.hosting.graph_sources import Hosting
 from omnigraph.api.hosting.hosting_config import read_hosting
+from omnigraph.budget.machine import usable_processors
 from omnigraph.cluster.serving.served_cluster import ServedCluster, find_cluster_root
 from omnigraph.errors import InvalidInput
 from omnigraph.server.app import AppOptions, create_app
@@ -219,8 +219,7 @@ def read_workers(environment: Mapping[str, str]) -> int:
         raise InvalidInput(f"OMNIGRAPH_WORKERS must be an integer of at least 1, got {text!r}")
     if text:
         return int(text)
-    # A container may use fewer processors than the machine has.
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return usable_processors()
 
 
 def check_authentication(hosting: Hosting, tokens: TokenRegistry, *, unauthenticated: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Any, Final
 from ulid import ULID
 
 from omnigraph.budget.deadline import Deadline, time_limit
+from omnigraph.budget.machine import usable_memory
 from omnigraph.budget.query_budget import MemoryPool, QueryBudget, QueryLimits, limit_query
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.server.limits import ServerLimits
@@ -145,11 +145,10 @@ def _explain(explain: Callable[[], str]) -> str | None:
 def memory_limits(limits: ServerLimits) -> tuple[QueryLimits, MemoryPool]:
     """Return the limits of one query and the memory that queries share.
 
-    By default, all queries share a quarter of the machine's memory. One query gets at most half of that and at most
-    1 GiB, and the queries of one actor get at most half.
+    By default, all queries share a quarter of the memory of the machine or container. One query gets at most half
+    of that and at most 1 GiB, and the queries of one actor get at most half.
     """
-    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    pool = limits.query_pool_bytes or max(_MIN_DEFAULT_BYTES, pages * size // 4)
+    pool = limits.query_pool_bytes or max(_MIN_DEFAULT_BYTES, usable_memory() // 4)
     one = limits.query_bytes or min(_MAX_DEFAULT_QUERY_BYTES, pool // 2)
     actor = limits.actor_query_bytes or max(one, pool // 2)
     own = QueryLimits(
