@@ -25,7 +25,14 @@ def serve(
         ),
     ] = None,
     bind: Annotated[
-        str, typer.Option("--bind", metavar="HOST:PORT", help="Address to listen on.", show_default=True)
+        str,
+        typer.Option(
+            "--bind",
+            metavar="HOST:PORT",
+            envvar="OMNIGRAPH_BIND",
+            help="Address to listen on.",
+            show_default=True,
+        ),
     ] = "127.0.0.1:8080",
     unauthenticated: Annotated[
         bool,
@@ -105,7 +112,10 @@ def serve(
     for option in chosen.names():
         if option != "--cluster":
             raise InvalidInput(f"`serve` reads its graphs from CONFIG; {option} does not apply.")
-    if (config is None) == (chosen.cluster is None):
+    cluster = chosen.cluster
+    if config is None and cluster is None:
+        cluster = os.environ.get("OMNIGRAPH_CLUSTER") or None
+    if (config is None) == (cluster is None):
         raise typer.BadParameter("pass either CONFIG or --cluster", param_hint="'CONFIG'")
     verify = verify_reads or chosen.verify_reads
     options = ServeOptions(
@@ -121,7 +131,7 @@ def serve(
         metrics=metrics,
         studio=studio,
     )
-    run(config or _cluster(ctx, str(chosen.cluster)), options, os.environ)
+    run(config or _cluster(ctx, str(cluster)), options, os.environ)
 
 
 def _cluster(ctx: typer.Context, named: str) -> str:
