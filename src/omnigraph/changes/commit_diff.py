@@ -14,6 +14,7 @@ from omnigraph.graph.history import get_commit
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.manifest.records import CommitRecord
+from omnigraph.store.tables.version_diff import KnownFragments
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,15 @@ class CommitDiff:
             yield from stream_changes(self.diffs, self.change_filter, after)
 
 
-def open_commit(repository: Repository, commit: CommitRecord, change_filter: ChangeFilter) -> CommitDiff:
+def open_commit(
+    repository: Repository,
+    commit: CommitRecord,
+    change_filter: ChangeFilter,
+    known: KnownFragments | None = None,
+) -> CommitDiff:
     """Open the changes of a commit against its first parent.
 
+    Rows of small fragments that are `known` are not read from storage.
     Raises `Conflict` for the first commit of a graph, which has no parent, and for a commit that changed the
     properties of a type or dropped a type with rows. Raises `ChangeFeedGap` if garbage collection removed the
     data of either state.
@@ -46,7 +53,7 @@ def open_commit(repository: Repository, commit: CommitRecord, change_filter: Cha
             reason="schema_boundary",
             type_name=type_name,
         )
-    diffs = compare_states(before, after, change_filter)
+    diffs = compare_states(before, after, change_filter, known)
     with _report_gap(commit):
         require_stored(diffs)
     return CommitDiff(commit, change_filter, diffs)

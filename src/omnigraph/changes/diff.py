@@ -24,6 +24,7 @@ from omnigraph.changes.cursors import EntityKey
 from omnigraph.engine.diff.table_diff import DELETE, INSERT, UPDATE, ChangeBatch, Side, TableDiff
 from omnigraph.graph.damage import reading
 from omnigraph.graph.snapshot import Snapshot
+from omnigraph.store.tables.version_diff import KnownFragments
 
 OPS: Final[Mapping[int, Op]] = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 
@@ -136,15 +137,23 @@ class TypeDiff:
         return names
 
 
-def compare_states(before: Snapshot, after: Snapshot, change_filter: ChangeFilter) -> list[TypeDiff]:
-    """Return the types whose rows may differ, nodes before edges, each ordered by type id. Opens no table."""
+def compare_states(
+    before: Snapshot,
+    after: Snapshot,
+    change_filter: ChangeFilter,
+    known: KnownFragments | None = None,
+) -> list[TypeDiff]:
+    """Return the types whose rows may differ, nodes before edges, each ordered by type id. Opens no table.
+
+    Rows of small fragments that are `known` are not read from storage.
+    """
     old = {table.type_id: table for table in before.catalog.tables.values()}
     new = {table.type_id: table for table in after.catalog.tables.values()}
     found = []
     for type_id in {**old, **new}:
         was, is_ = old.get(type_id), new.get(type_id)
         names = [table.name for table in (was, is_) if table is not None]
-        diff = TypeDiff(was, is_, TableDiff(_side(before, was), _side(after, is_)))
+        diff = TypeDiff(was, is_, TableDiff(_side(before, was, known), _side(after, is_, known)))
         if change_filter.selects_table(diff.kind, names) and not _has_same_pins(diff.rows):
             found.append(diff)
     return sorted(found, key=lambda diff: (diff.kind != "node", diff.type_id))
@@ -182,13 +191,14 @@ def reading_both(before: Snapshot, after: Snapshot) -> Iterator[None]:
         yield
 
 
-def _side(snapshot: Snapshot, table: Table | None) -> Side | None:
+def _side(snapshot: Snapshot, table: Table | None, known: KnownFragments | None) -> Side | None:
     if table is None:
         return None
     return Side(
         snapshot.tables,
         snapshot.pin(table.key),
         {column.physical: column.physical for column in table.columns},
+        known,
     )
 
 

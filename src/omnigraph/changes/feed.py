@@ -19,6 +19,7 @@ from omnigraph.changes.change_records import EVERYTHING, ChangeBlock, ChangeCaus
 from omnigraph.changes.commit_diff import change_feed_gap, open_commit
 from omnigraph.changes.cursors import MAX_CURSOR_BYTES, EntityKey, Token, TokenScope, rejected
 from omnigraph.engine.memory.memory_cache import Cache
+from omnigraph.engine.memory.row_lookups import CachedIds
 from omnigraph.errors import (
     ChangeFeedGap,
     Conflict,
@@ -142,11 +143,12 @@ class FeedPoll:
         Raises `Conflict` or `ChangeFeedGap` if this is the first commit of the poll.
         """
         budget = PageBudget.of(limit)
+        known = CachedIds(cache)
         position = self.position
         blocks: list[ChangeBlock] = []
         for number, commit in enumerate(self.commits):
             try:
-                diff = open_commit(self.repository, commit, self.request.change_filter)
+                diff = open_commit(self.repository, commit, self.request.change_filter, known)
                 after = self.after if not number else None
                 with closing(stream_cached_changes(diff, after, cache)) as stream:
                     changes, more = budget.take(stream)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -81,6 +81,13 @@ class ServerResources:
     opener: GraphOpener | None = field(default=None, repr=False)
     # Graphs that are not served any more. Running requests may still use them.
     _retired: list[HostedGraph] = field(default_factory=list, repr=False)
+    _observer: Callable[[HostedGraph], None] | None = field(default=None, repr=False)
+
+    def observe(self, observer: Callable[[HostedGraph], None]) -> None:
+        """Call a function with every graph that is served, now or after a reload."""
+        self._observer = observer
+        for item in self.graphs.values():
+            observer(item)
 
     def replace_access(
         self, tokens: TokenRegistry, server_gate: Gate | None, gates: Mapping[str, Gate | None]
@@ -104,6 +111,9 @@ class ServerResources:
             if id_ not in graphs or graphs[id_].graph is not item.graph
         ]
         self._retired += retired
+        if self._observer is not None:
+            for item in graphs.values():
+                self._observer(item)
         for item in retired:
             timer = threading.Timer(RETIRE_SECONDS, item.close)
             timer.daemon = True

@@ -35,8 +35,9 @@ _OVERHEAD = _Overhead(512)
 T = TypeVar("T", bound=Sized)
 # A single value may take at most 1 / _MAX_SHARE of the budget.
 _MAX_SHARE = 2
-# The latest versions of a family that stay cached. A process that writes adds a version with every commit.
-_MAX_VERSIONS = 8
+# The latest versions of a family that stay cached, if the caller names no other number. A process that writes adds
+# a version with every commit.
+MAX_VERSIONS = 8
 # The use counters are reset when they hold more keys than this.
 _MAX_COUNTED_KEYS = 4_096
 
@@ -108,9 +109,11 @@ class CachePool:
         with self._lock:
             return [self._entries[family, version] for version in self._versions.get(family, ())]
 
-    def put(self, family: Hashable, version: Hashable, value: Sized, counters: _Counters) -> None:
-        """Replace a value by another form of the same value."""
-        self._store((family, version), value, counters)
+    def put(
+        self, family: Hashable, version: Hashable, value: Sized, counters: _Counters, versions: int
+    ) -> None:
+        """Store a value. The last `versions` versions of its family stay cached."""
+        self._store((family, version), value, counters, versions)
 
     def count_use(self, family: Hashable, version: Hashable) -> int:
         """Count a use of a value that is not cached, and return the number of such uses so far."""
@@ -122,7 +125,12 @@ class CachePool:
             return self._uses[key]
 
     def get_or_build(
-        self, family: Hashable, version: Hashable, build: Callable[[], T], counters: _Counters
+        self,
+        family: Hashable,
+        version: Hashable,
+        build: Callable[[], T],
+        counters: _Counters,
+        versions: int = MAX_VERSIONS,
     ) -> T:
         """Return a value; build it if it is not cached, and cache it if it fits."""
         key = (family, version)
@@ -130,7 +138,7 @@ class CachePool:
             value: T | None = self.get(family, version, counters)
             if value is None:
                 value = build()
-                self._store(key, value, counters)
+                self._store(key, value, counters, versions)
         return value
 
     def update(self, family: Hashable, build: Callable[[T | None], T], counters: _Counters) -> T:
@@ -138,7 +146,7 @@ class CachePool:
         key = (family, None)
         with self._builds.alone(key):
             value = build(self.latest(family))
-            self._store(key, value, counters)
+            self._store(key, value, counters, MAX_VERSIONS)
         return value
 
     def usage(self, selects: Callable[[Hashable], bool]) -> tuple[int, int]:
@@ -163,7 +171,9 @@ class CachePool:
             for version in list(self._versions.get(family, ())):
                 self._remove((family, version))
 
-    def _store(self, key: tuple[Hashable, Hashable], value: Sized, counters: _Counters) -> None:
+    def _store(
+        self, key: tuple[Hashable, Hashable], value: Sized, counters: _Counters, max_versions: int
+    ) -> None:
         with self._lock:
             if counters.closed:
                 return
@@ -179,7 +189,7 @@ class CachePool:
                 holders, _ = self._parts.get(identity, (0, 0))
                 self._nbytes += 0 if holders else nbytes
                 self._parts[identity] = (holders + 1, nbytes)
-            if len(versions) > _MAX_VERSIONS:
+            if len(versions) > max_versions:
                 self._remove((family, versions[0]))
             while self._nbytes > self.budget and self._entries:
                 self._remove(next(iter(self._entries)))
@@ -249,9 +259,9 @@ class Cache:
         """Return the cached values of a family, the latest one last. Does not count as a use."""
         return self._pool.versions((self, family))
 
-    def put(self, family: Hashable, version: Hashable, value: Sized) -> None:
-        """Replace a value by another form of the same value."""
-        self._pool.put((self, family), version, value, self._counters)
+    def put(self, family: Hashable, version: Hashable, value: Sized, versions: int = MAX_VERSIONS) -> None:
+        """Store a value, or replace it by another form of it. The last `versions` of its family stay cached."""
+        self._pool.put((self, family), version, value, self._counters, versions)
 
     def count_use(self, family: Hashable, version: Hashable) -> int:
         """Count a use of a value that is not cached, and return the number of such uses so far."""
@@ -261,9 +271,11 @@ class Cache:
         """Return whether a value of this size is cached. Larger values would evict most others."""
         return nbytes <= self.budget // _MAX_SHARE
 
-    def get_or_build(self, family: Hashable, version: Hashable, build: Callable[[], T]) -> T:
+    def get_or_build(
+        self, family: Hashable, version: Hashable, build: Callable[[], T], versions: int = MAX_VERSIONS
+    ) -> T:
         """Return a value; build it if it is not cached, and cache it if it fits."""
-        return self._pool.get_or_build((self, family), version, build, self._counters)
+        return self._pool.get_or_build((self, family), version, build, self._counters, versions)
 
     def update(self, family: Hashable, build: Callable[[T | None], T]) -> T:
         """Replace the value of a family without versions by one built from the cached value."""

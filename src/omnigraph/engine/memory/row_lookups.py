@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,8 @@ from omnigraph.engine.memory.id_index import MAX_UNSORTED_IDS, IdIndex
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.engine.memory.table_versions import (
     extend_fragments,
+    is_small,
+    keep_rows_of_files,
     keep_written_rows,
     known_deleted_rows,
     table_fragments,
@@ -29,6 +31,8 @@ class CachedIds:
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
+        # Called with the table, the fragment and the rows of each small fragment that is written.
+        self.on_written: Callable[[str, TableFragment, pa.Table], None] | None = None
 
     def addresses(self, snapshot: Snapshot, key: str, ids: Sequence[str]) -> dict[str, int] | None:
         """Return the addresses of the existing rows among `ids`, by id; None if the ids are not cached."""
@@ -58,6 +62,13 @@ class CachedIds:
         """Return all rows that were written to a fragment, by offset; None if they are not in memory."""
         return written_rows(self._cache, path, fragment)
 
+    def add_written(self, path: str, files: str, rows: pa.Table) -> None:
+        """Add the rows of a small fragment that another process wrote, given its data files.
+
+        The fragment may never become part of a version. Its rows are then never looked up.
+        """
+        keep_rows_of_files(self._cache, path, files, rows)
+
     def learn(
         self, tables: Tables, base: TablePin, pin: TablePin, deleted: Collection[int] | None, rows: pa.Table
     ) -> None:
@@ -73,6 +84,8 @@ class CachedIds:
         if len(written) != 1 or written[0].rows != rows.num_rows or written[0].deletions is not None:
             return
         keep_written_rows(self._cache, pin.path, written[0], rows)
+        if self.on_written is not None and is_small(written[0]):
+            self.on_written(pin.path, written[0], rows)
         family = ("ids", pin.path)
         known: IdIndex | None = self._cache.latest(family)
         if known is None or known.covers([written[0].files]) or rows.num_rows > MAX_UNSORTED_IDS:

@@ -19,6 +19,9 @@ from omnigraph.store.tables.tables import Tables
 # Larger fragments are read from storage, column by column, when they are needed.
 _MAX_KEPT_ROWS = 4_096
 _MAX_KEPT_BYTES = 1 << 20
+# Versions whose fragments, and small fragments whose rows, stay in memory. A group of writes makes a version and a
+# fragment for each of its writes, and a merge compares with a base that is older than several groups.
+_KEPT_VERSIONS = 256
 _NONE = np.zeros(0, np.uint32)
 
 
@@ -49,7 +52,7 @@ class _DeletedRows:
 def table_fragments(cache: Cache, tables: Tables, pin: TablePin) -> tuple[TableFragment, ...]:
     """Return the fragments of a table version, in row order."""
     return cache.get_or_build(
-        ("fragments", pin.path), pin.version, lambda: _Fragments(list_fragments(tables, pin))
+        ("fragments", pin.path), pin.version, lambda: _Fragments(list_fragments(tables, pin)), _KEPT_VERSIONS
     ).items
 
 
@@ -70,7 +73,10 @@ def extend_fragments(
     before = {item.id: item for item in known.items}
     unchanged = {id_: item for id_, item in before.items() if id_ not in offsets} if offsets else before
     found = cache.get_or_build(
-        ("fragments", pin.path), pin.version, lambda: _Fragments(list_fragments(tables, pin, unchanged))
+        ("fragments", pin.path),
+        pin.version,
+        lambda: _Fragments(list_fragments(tables, pin, unchanged)),
+        _KEPT_VERSIONS,
     ).items
     for item in found if offsets else ():
         if item.id in offsets and item.id in before:
@@ -173,7 +179,12 @@ def is_small(fragment: TableFragment) -> bool:
 def keep_written_rows(cache: Cache, path: str, fragment: TableFragment, rows: pa.Table) -> None:
     """Keep the rows of a small fragment, so that further reads of its columns need no storage."""
     if rows.num_rows == fragment.rows and is_small(fragment):
-        cache.put(("written", path), fragment.files, rows.combine_chunks())
+        keep_rows_of_files(cache, path, fragment.files, rows)
+
+
+def keep_rows_of_files(cache: Cache, path: str, files: str, rows: pa.Table) -> None:
+    """Keep all rows of a small fragment, given its data files. No version need name the files yet."""
+    cache.put(("written", path), files, rows.combine_chunks(), _KEPT_VERSIONS)
 
 
 def written_rows(cache: Cache, path: str, fragment: TableFragment) -> pa.Table | None:

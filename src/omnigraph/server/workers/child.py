@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.server.graceful_shutdown import GracefulServer
 from omnigraph.server.workers.peers import ControlServer
 from omnigraph.server.workers.process_slots import ProcessSlot
+from omnigraph.server.workers.pushed_rows import RowReceiver
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -44,12 +45,16 @@ class ProcessServer(GracefulServer):
         self._slot = slot
         self._channel = channel
         self._control = ControlServer(app.state.metrics, app.state.readiness, app.state.queries)
+        self._graphs = app.state.resources.graphs
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections, and tell the parent."""
         await self._control.start(self._slot.control)
         await super().startup(sockets)
         loop = asyncio.get_running_loop()
+        if self._slot.rows is not None:
+            receiver = RowReceiver(self._slot.rows, self._graphs)
+            loop.add_reader(receiver.socket, receiver.receive)
         watch = threading.Thread(target=self._watch_parent, args=(loop,), daemon=True, name="parent")
         watch.start()
         self._channel.sendall(READY)

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from zlib import crc32
 
 from omnigraph.errors import InvalidInput
+from omnigraph.server.workers.pushed_rows import RowChannel
 
 Kind = Literal["worker", "writer"]
 BACKLOG: Final = 512
@@ -35,6 +36,8 @@ class ProcessSlot:
     control_path: str
     # Address of the listener of a writer.
     path: str | None = None
+    # The rows that writers push to a worker.
+    rows: RowChannel | None = None
 
     @property
     def name(self) -> str:
@@ -42,7 +45,7 @@ class ProcessSlot:
         return f"{self.kind}-{self.number}"
 
     def close(self) -> None:
-        """Close the sockets in this process."""
+        """Close the sockets in this process, except for that of pushed rows, which every writer sends to."""
         self.listener.close()
         self.control.close()
 
@@ -83,6 +86,8 @@ class ProcessSlots:
         """Close all sockets in this process."""
         for slot in self.slots:
             slot.close()
+            if slot.rows is not None:
+                slot.rows.close()
 
 
 def create_slots(
@@ -105,7 +110,10 @@ def create_slots(
     for number in range(workers):
         control = folder / f"worker-{number}.ctl"
         listener = address if number == 0 else _same_port(address)
-        slots.append(ProcessSlot(len(slots), "worker", number, listener, _listen(control), str(control)))
+        rows = RowChannel.create()
+        slots.append(
+            ProcessSlot(len(slots), "worker", number, listener, _listen(control), str(control), rows=rows)
+        )
     return ProcessSlots(tuple(slots), tuple(sorted(graph_ids)))
 
 

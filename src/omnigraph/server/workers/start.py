@@ -29,6 +29,7 @@ from omnigraph.server.workers.metric_history import MetricHistory, history_path
 from omnigraph.server.workers.peers import Peers
 from omnigraph.server.workers.process_slots import Kind, ProcessSlot, ProcessSlots, create_slots
 from omnigraph.server.workers.proxy import WriterProxy
+from omnigraph.server.workers.pushed_rows import RowSender
 from omnigraph.server.workers.shared_usage import SharedUsage
 from omnigraph.server.workers.supervisor import Supervisor, ask_in_child
 from omnigraph.server.workers.warming import warm
@@ -155,6 +156,9 @@ def _run_process(
     with private_temporary_folder():
         resources = serving.open_graphs(read_hosting(), divide_limits(serving.limits, slots, slot), slot.kind)
         try:
+            if slot.kind == "writer":
+                channels = [item.rows for item in slots.workers if item.rows is not None]
+                resources.observe(RowSender(channels).follow)
             is_first = slot.kind == "worker" and slot.number == 0
             # One process answers for all at the address of the metrics.
             options = serving.app_options if is_first else replace(serving.app_options, metrics_socket=None)
