@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
+from omnigraph.errors import InvalidInput
 from omnigraph.extras import requires
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow as pa
 
+    from omnigraph.api.results.reranking import Reranker
     from omnigraph.api.results.result_graph import NodeKey, ResultGraph
     from omnigraph.lang.types import ColumnType
 
@@ -98,6 +100,39 @@ class Result:
         """Return some of the columns as a result, in the given order. Raises `KeyError` for an unknown name."""
         places = [self._place(name) for name in columns]
         return replace(self, table=self.table.select(places), types=tuple(self.types[at] for at in places))
+
+    def rerank(self, reranker: Reranker, limit: int | None = None, *, column: str | None = None) -> Result:
+        """Return the rows in the order of new scores, highest first, at most `limit` of them.
+
+        `reranker` gets all rows as dicts, in their order, and returns a number for each. Rows with equal scores
+        keep their order. With `column`, the scores are a column of that name. The candidates are the rows of the
+        query, so its `limit` bounds the work of the reranker.
+
+        Raises `InvalidInput` if the reranker does not return one number for each row. An error of the reranker is
+        passed on.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-rerank", schema="node Doc { slug: String @key  body: String }")
+        >>> _ = g.load({"Doc": [{"slug": "a", "body": "red"}, {"slug": "b", "body": "red wine"}]})
+        >>> docs = g.query('query w() { match { $d: Doc search($d.body, "red") } return { $d.body as body } }')
+        >>> docs.rerank(lambda rows: [len(row["body"]) for row in rows], 1, column="score").rows()
+        [{'body': 'red wine', 'score': 8.0}]
+        """
+        from omnigraph.api.results.reranking import rerank_order, rerank_scores
+        from omnigraph.lang.types import F64
+
+        if limit is not None and limit < 0:
+            raise InvalidInput(f"limit must not be negative, got {limit}")
+        if column in self.columns:
+            raise InvalidInput(
+                f"the result has a column {column!r}", hint="choose another name for the scores"
+            )
+        scores = rerank_scores(reranker, self.rows())
+        order = rerank_order(scores)[:limit]
+        table, types = self.table.take(order), tuple(self.types)
+        if column is not None:
+            table, types = table.append_column(column, [scores[order]]), (*types, F64)
+        return replace(self, table=table, types=types)
 
     def unnest(self, column: str) -> Result:
         """Return the fields of a column of whole nodes or edges as the columns of a result.
