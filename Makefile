@@ -68,8 +68,9 @@ bench: $(STAMP) ## Compare with peers on a generated graph and print the ratios
 	$(BIN)/python -m bench.run
 	@scripts/bootstrap java
 	$(BIN)/python -m bench.loads
-	@test -x build/lancedb/bin/python || { $(BIN)/python -m venv build/lancedb && build/lancedb/bin/pip --disable-pip-version-check install --quiet lancedb==0.40.0; }
+	@test -x build/lancedb/bin/python || { $(BIN)/python -m venv build/lancedb && build/lancedb/bin/pip --disable-pip-version-check install --quiet lancedb==0.40.0 duckdb==1.5.5 duckdb-extension-fts==1.5.5; }
 	$(BIN)/python -m bench.search --peer lancedb=build/lancedb/bin/python --peer lance=$(BIN)/python
+	$(BIN)/python -m bench.text_search --peer lancedb=build/lancedb/bin/python --peer duckdb=build/lancedb/bin/python
 
 traffic: $(STAMP) ## Clients of other processes against a server, undisturbed and with kills, and the proof
 	$(BIN)/python -m bench.traffic

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,13 +87,13 @@ class Ours:
 
     def load(self, file: Path) -> tuple[float, float]:
         """Load an Arrow file, as does `add`."""
-        return _timed(lambda: self._graph.load({"Doc": _read(file)}, "append"))[1:]
+        return timed(lambda: self._graph.load({"Doc": read_rows(file)}, "append"))[1:]
 
     add = load
 
     def build(self) -> tuple[float, float]:
         """Build the indexes."""
-        return _timed(lambda: self._graph.optimize(engine="local"))[1:]
+        return timed(lambda: self._graph.optimize(engine="local"))[1:]
 
     def search(self, vector: Vectors, below: int | None) -> tuple[list[str], float, float]:
         """Return the names of the nearest rows, the seconds, and the seconds of processor time."""
@@ -103,12 +103,12 @@ class Ours:
             f" order {{ nearest($d.v, $q) }} limit {TOP} }}"
         )
         params = {"q": vector.tolist()}
-        found, *took = _timed(lambda: self._graph.query(text, params).table["name"].to_pylist())
+        found, *took = timed(lambda: self._graph.query(text, params).table["name"].to_pylist())
         return found, took[0], took[1]
 
     def index_bytes(self) -> int:
         """Return the size of the indexes."""
-        return _size(Path(self._uri).glob("nodes/*/_indices/*/*"))
+        return file_bytes(Path(self._uri).glob("nodes/*/_indices/*/*"))
 
     def close(self) -> None:
         """Close the graph."""
@@ -118,40 +118,41 @@ class Ours:
 class Peer:
     """A peer in a process of its own."""
 
-    def __init__(self, name: str, python: str, folder: Path) -> None:
+    def __init__(self, name: str, python: str, folder: Path, script: str = "search_peer.py") -> None:
         self.name = name
         self._folder = folder / name
-        script = [python, str(ROOT / "bench" / "search_peer.py"), name, str(self._folder)]
+        command = [python, str(ROOT / "bench" / script), name, str(self._folder)]
         self._process = subprocess.Popen(
-            script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
 
     def load(self, file: Path) -> tuple[float, float]:
         """Create the table from an Arrow file."""
-        return self._ask("load", str(file))[1:]
+        return self.ask("load", str(file))[1:]
 
     def add(self, file: Path) -> tuple[float, float]:
         """Append the rows of an Arrow file."""
-        return self._ask("add", str(file))[1:]
+        return self.ask("add", str(file))[1:]
 
     def build(self) -> tuple[float, float]:
         """Build the indexes."""
-        return self._ask("build")[1:]
+        return self.ask("build")[1:]
 
     def search(self, vector: Vectors, below: int | None) -> tuple[list[str], float, float]:
         """Return the names of the nearest rows, the seconds, and the seconds of processor time."""
-        return self._ask("search", vector.tolist(), None if below is None else f"part < {below}")
+        return self.ask("search", vector.tolist(), None if below is None else f"part < {below}")
 
     def index_bytes(self) -> int:
         """Return the size of the indexes."""
-        return _size(self._folder.glob("docs.lance/_indices/*/*"))
+        return file_bytes(self._folder.glob("docs.lance/_indices/*/*"))
 
     def close(self) -> None:
         """End the process."""
         _pipe(self._process.stdin).close()
         self._process.wait()
 
-    def _ask(self, *request: Any) -> tuple[Any, float, float]:
+    def ask(self, *request: Any) -> tuple[Any, float, float]:
+        """Return the answer to a request, the seconds, and the seconds of processor time."""
         _pipe(self._process.stdin).write(json.dumps(request) + "\n")
         _pipe(self._process.stdin).flush()
         line = _pipe(self._process.stdout).readline()
@@ -166,22 +167,26 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
     return pipe
 
 
-def _timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
+def timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
+    """Return the result of a call, the seconds, and the seconds of processor time."""
     wall, processor = time.perf_counter(), time.process_time()
     result = call()
     return result, time.perf_counter() - wall, time.process_time() - processor
 
 
-def _size(files: Iterator[Path]) -> int:
+def file_bytes(files: Iterable[Path]) -> int:
+    """Return the size of files."""
     return sum(file.stat().st_size for file in files)
 
 
-def _read(file: Path) -> pa.Table:
+def read_rows(file: Path) -> pa.Table:
+    """Return the rows of an Arrow file."""
     with pa.memory_map(str(file)) as source:
         return pa.ipc.open_file(source).read_all()
 
 
-def _write(rows: pa.Table, file: Path) -> Path:
+def write_rows(rows: pa.Table, file: Path) -> Path:
+    """Write rows to an Arrow file, and return it."""
     with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
         writer.write_table(rows)
     return file
@@ -235,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         peers = chosen.peer or [f"lance={sys.executable}"]
         with _opened(peers, folder, chosen.dimension) as systems:
             sys.stdout.write(f"{chosen.rows:,} rows of {chosen.dimension} dimensions\n")
-            file = _write(data.add(chosen.rows), folder / "rows.arrow")
+            file = write_rows(data.add(chosen.rows), folder / "rows.arrow")
             for system in systems:
                 loaded, built = system.load(file), system.build()
                 sys.stdout.write(
@@ -246,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 label = "all rows" if below is None else f"filter {100 * below / PARTS:g} %"
                 _compare(label, systems, data, below, chosen.queries)
             for count in chosen.inserts:
-                file = _write(data.add(count), folder / "more.arrow")
+                file = write_rows(data.add(count), folder / "more.arrow")
                 for system in systems:
                     system.add(file)
                 _compare(f"after {count:,} more", systems, data, None, chosen.queries)
