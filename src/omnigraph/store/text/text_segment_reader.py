@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from cachetools import LRUCache
 from lance.file import LanceFileReader
 
 from omnigraph.errors import StorageError
@@ -35,6 +36,9 @@ from omnigraph.store.text.text_segment_format import (
 # Blocks of the dictionary that are read at a time when all terms are compared.
 _BLOCKS_AT_A_TIME: Final = 256
 _BATCH_ROWS: Final = 1 << 20
+# Blocks of the dictionary that searches have read are kept up to this size, and no more than all of them take.
+_RECENT_BYTES: Final = 2 << 20
+_TERM_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +102,19 @@ class TextSegment:
         self._postings = blocks["postings"].to_numpy()
         self._positions = blocks["positions"].to_numpy()
         self._checksums = blocks["checksum"].to_numpy()
+        self._recent: LRUCache[int, StoredTerms] = LRUCache(self._recent_bytes, getsizeof=_block_bytes)
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
         terms = sum(80 + len(term) for term in self._first_terms)
-        return 2_048 + terms + 20 * len(self._first_terms) + 100 * len(self.header.fragments)
+        fixed = 2_048 + terms + 20 * len(self._first_terms) + 100 * len(self.header.fragments)
+        return fixed + self._recent_bytes
+
+    @property
+    def _recent_bytes(self) -> int:
+        """The bytes of the blocks of the dictionary that are kept."""
+        return min(_RECENT_BYTES, _TERM_BYTES * self.header.terms)
 
     @property
     def with_positions(self) -> bool:
@@ -122,7 +133,7 @@ class TextSegment:
         block = bisect_right(self._first_terms, term) - 1
         if block < 0:
             return None
-        found = self._blocks(block, block + 1)
+        found = self._block(block)
         numbers = range(len(found.terms))
         place = bisect_left(numbers, term, key=lambda number: found.terms[number].as_py())
         if place == len(numbers) or found.terms[place].as_py() != term:
@@ -148,6 +159,18 @@ class TextSegment:
         """Yield all terms in order, some at a time."""
         for first in range(0, len(self._first_terms), _BLOCKS_AT_A_TIME):
             yield self._blocks(first, min(first + _BLOCKS_AT_A_TIME, len(self._first_terms)))
+
+    def _block(self, number: int) -> StoredTerms:
+        """Return a block, which is kept for the next search."""
+        with self._lock:
+            known = self._recent.get(number)
+        if known is not None:
+            return known
+        found = self._blocks(number, number + 1)
+        with self._lock:
+            if _block_bytes(found) <= self._recent.maxsize:
+                self._recent[number] = found
+        return found
 
     def _blocks(self, first: int, stop: int) -> StoredTerms:
         low, high = first * BLOCK_TERMS, min(stop * BLOCK_TERMS, self.header.terms)
@@ -241,6 +264,10 @@ class TextSegment:
         except StorageError as error:
             error.details.setdefault("file", file)
             raise
+
+
+def _block_bytes(block: StoredTerms) -> int:
+    return int(block.terms.nbytes) + 5 * block.rows.nbytes
 
 
 def _check_equal(what: str, found: Any, stated: Any) -> None:
