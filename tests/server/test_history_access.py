@@ -73,6 +73,12 @@ ROUTES: dict[str, Build] = {
     "cluster_getEntityHistory(snapshot)": lambda s: get("/history", **_ENTITY, snapshot=s.commit),
     "cluster_getEntityBlame(at)": lambda s: get("/blame", **_ANN, branch="dev", at=_moment(s)),
     "cluster_getEntityBlame(snapshot)": lambda s: get("/blame", **_ANN, snapshot=s.commit),
+    "cluster_getNeighbors(at)": lambda s: get("/neighbors", **_ANN, branch="dev", at=_moment(s)),
+    "cluster_getNeighbors(snapshot)": lambda s: get("/neighbors", **_ANN, snapshot=s.commit),
+    "cluster_lint(at)": lambda s: post("/lint", query=ALL, branch="dev", at=_moment(s)),
+    "cluster_lint(snapshot)": lambda s: post("/lint", query=ALL, snapshot=s.commit),
+    "cluster_getSchemaTypes(at)": lambda s: get("/schema/types", branch="dev", at=_moment(s)),
+    "cluster_getSchemaTypes(snapshot)": lambda s: get("/schema/types", snapshot=s.commit),
     "cluster_listCommits(at)": lambda s: get("/commits", branch="dev", at=_moment(s)),
     "cluster_listCommits(snapshot)": lambda s: get("/commits", snapshot=s.commit),
     "cluster_listIndexes(at)": lambda s: get("/indexes", branch="dev", at=_moment(s)),
@@ -194,7 +200,7 @@ NEUTRAL = {
         "quick",
         "record",
     ),
-    *("reset_branch", "prefix", "retention", "table_keys"),
+    *("reset_branch", "prefix", "retention", "table_keys", "edge", "direction"),
 }
 # Names of queries and of new branches, and members that the route refuses.
 NEUTRAL_PARAMETERS = {
@@ -318,8 +324,8 @@ def test_feed_after_an_unknown_commit_returns_404(everyone: httpx.Client) -> Non
 
 def test_remote_handle_denies_the_deleted_state(served: Running, history: History) -> None:
     graph = connect(served.url, "team", token=TOKENS["bob"])
-    # Spark, backups and batches run beside the graph, not over HTTP.
-    local = ("Graph.dataframe", "Graph.backup", "Graph.batch")
+    # Spark, backups, batches and refreshes of embeddings run beside the graph, not over HTTP.
+    local = ("Graph.dataframe", "Graph.backup", "Graph.batch", "Embeddings.")
     allowed = [
         f"{name}-{form}"
         for name, entry_points in ENTRY_POINTS.items()

@@ -23,7 +23,7 @@ def embedding_record(embed: Embed, text: str) -> str:
     """Return the record of the vector of a text.
 
     >>> embedding_record(Embed("body", "small", "openai"), "tea")
-    'small 5936df6e0d6bf1f6fdd7af0a51e7f36f'
+    'small 833ede412aad05219a1b924c1fe8a5cd'
     """
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return f"{embed.recorded_model} {digest}"
