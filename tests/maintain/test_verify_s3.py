@@ -103,6 +103,24 @@ def test_verify_unrecorded_newest_version_is_compared_with_the_files_around_it(
     assert (f"g/{found.file}", found.kind) == (key, "altered")
 
 
+def test_verify_missing_newest_version_is_found_if_recorded_and_hinted_at_if_not(
+    graph: og.LocalGraph, s3: Bucket
+) -> None:
+    assert graph.verify(quick=True).notes == ()
+    key, _ = flip_time(graph, s3)
+    data = graph._repository.objects.get(key.removeprefix("g/")).data
+    graph._repository.objects.delete(key.removeprefix("g/"))
+    report = graph.verify(quick=True)
+    assert report.ok
+    (note,) = report.notes
+    assert "newest version of __manifest is missing" in note
+    graph._repository.objects.put(key.removeprefix("g/"), data)
+    graph.verify(record=True)
+    graph._repository.objects.delete(key.removeprefix("g/"))
+    (found,) = graph.verify(quick=True).damage
+    assert (f"g/{found.file}", found.kind) == (key, "missing")
+
+
 def test_verify_missing_object_is_named_and_the_branch_can_be_reset(graph: og.LocalGraph) -> None:
     objects = graph._repository.objects
     folder = f"{graph.snapshot().pin('node:City').path}/data"

@@ -39,7 +39,7 @@ from omnigraph.maintain.verification.verify_options import VerifyOptions
 from omnigraph.store.file_digests import FileDigest, parse_digests
 from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.lance.lance_root import LanceRoot
-from omnigraph.store.manifest.manifest import NotAGraph
+from omnigraph.store.manifest.manifest import PATH, NotAGraph
 from omnigraph.store.manifest.manifest_inspection import ManifestInspection
 from omnigraph.store.manifest.records import CommitRecord, TablePin
 from omnigraph.store.objects.object_store import ObjectStore
@@ -239,7 +239,8 @@ class GraphVerifier:
                 result = self.versions.results.get((path, file.name))
                 if result is not None and result.damage is None and result.found is not None:
                     files[path, file.name] = result.found
-        new: dict[str, list[FileDigest]] = {}
+        old = self.inspection.digests_to_record()
+        new: dict[str, list[FileDigest]] = {PATH: old} if old else {}
         for (path, name), digest in files.items():
             if self.versions.digest_of((path, name)) is None:
                 new.setdefault(path, []).append(digest)
@@ -415,6 +416,11 @@ class GraphVerifier:
         return BranchState(branch, None if head is None else head.commit.id, is_intact, newest)
 
     def _notes(self, heads: Mapping[str, CommitRecord]) -> Iterator[str]:
+        for name in self.inspection.unfinished_swaps:
+            yield (
+                f"__manifest/{name} has no result: the write is in progress or was interrupted, "
+                "or the newest version of __manifest is missing"
+            )
         for branch, head in heads.items():
             for pin in head.tables.values():
                 described = self.versions.described.get(_version(pin))
@@ -423,9 +429,8 @@ class GraphVerifier:
                     continue
                 partial = [index for index in described.indexes if index.rows < pin.rows]
                 if partial:
-                    names = ", ".join(
-                        property_names(index.columns, info.properties) or "" for index in partial
-                    )
+                    indexed = (property_names(index.columns, info.properties) or "" for index in partial)
+                    names = ", ".join(dict.fromkeys(indexed))
                     missing = pin.rows - min(index.rows for index in partial)
                     uncovered = f"{missing} of {pin.rows} rows are not in the indexes on {names}"
                     yield f"{info.key} on branch '{branch}': {uncovered}; `omnigraph optimize` adds them"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from omnigraph.errors import NotFound, OmnigraphError, StorageError
-from omnigraph.store.file_digests import FileDigest
+from omnigraph.store.file_digests import FileDigest, read_stored_file
 from omnigraph.store.file_verification import ExpectedFile, FileDamage, check_file
 from omnigraph.store.lance.lance_files import parse_version_file, transaction_file, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
@@ -85,6 +85,7 @@ class ManifestInspection:
         self._check_version_files()
         for file in self.view.files:
             self._check_data_file(file)
+        self._check_named_without_digest()
         self.registry: Registry | None = self._read_registry()
         self.branches: Mapping[str, BranchEntry] = self._read_branches()
         self.tags: dict[str, TagEntry] = self._read_buckets(TAGS, TagEntry.from_body)
@@ -117,6 +118,12 @@ class ManifestInspection:
     def newer_versions(self) -> list[int]:
         """The versions after the inspected one that exist or were recorded: all of them are damaged. Ascending."""
         return sorted(self._newer)
+
+    @property
+    def unfinished_swaps(self) -> list[str]:
+        """The transaction files of swaps that follow the newest version and have no result."""
+        prefix = f"_transactions/{self.view.version}-"
+        return sorted(name for name in self._stored if name.startswith(prefix))
 
     def unreadable(self, kind: str) -> list[ManifestFile]:
         """Return the damaged files of a kind, such as ``head``."""
@@ -273,6 +280,30 @@ class ManifestInspection:
             return
         if len(rows) != file.rows:
             self._add("altered", name, f"it has {len(rows)} rows, expected {file.rows}", file)
+
+    def _check_named_without_digest(self) -> None:
+        """Compare the data files of formats 1 and 2, whose names have no digest, with those recorded later."""
+        files = self._named_without_digest()
+        recorded = self.recorded_files() if files else {}
+        for file in files:
+            digest = recorded.get((PATH, f"data/{file.name}"))
+            if digest is not None:
+                self.files -= 1
+                self.unrecorded -= 1
+                self._check(ExpectedFile(PATH, digest.name, digest.size, digest.digest), file)
+
+    def _named_without_digest(self) -> list[ManifestFile]:
+        """Return the intact data files whose names have no digest."""
+        files = self.view.files if self._is_visible else ()
+        return [file for file in files if file.digest is None and file.name not in self._damaged]
+
+    def digests_to_record(self) -> list[FileDigest]:
+        """Read the data files that have no digest at all, and return their digests."""
+        recorded = self.recorded_files()
+        names = [f"data/{file.name}" for file in self._named_without_digest()]
+        return [
+            read_stored_file(self._objects, PATH, name)[0] for name in names if (PATH, name) not in recorded
+        ]
 
     def _check(self, expected: ExpectedFile, record: ManifestFile | None) -> None:
         stored: ObjectInfo | None = self._stored.get(expected.name)
