@@ -17,11 +17,14 @@ from datetime import date, datetime
 from typing import Any
 
 from omnigraph.errors import Conflict
+from omnigraph.store.checked_json import decode_checked, encode_checked
+from omnigraph.store.manifest.manifest_errors import damaged_file
 from omnigraph.store.manifest.manifest_files import new_id
-from omnigraph.store.manifest.records import HeadRecord, encode_body
+from omnigraph.store.manifest.records import HeadRecord
 from omnigraph.store.objects.object_store import ObjectStore
 
 PREFIX = "__idempotency/"
+_MEMBERS = frozenset(("key", "branch", "incarnation", "request", "commit_id", "created_at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ def claim_key(objects: ObjectStore, key: str, head: HeadRecord, request: str, no
     A key belongs to one incarnation of a branch. A branch that was deleted and created again does not contain the
     commits of earlier keys.
     """
-    digest = hashlib.sha256(f"{head.incarnation}\0{key}".encode()).hexdigest()
+    name = _name(head.incarnation, key)
     request_digest = hashlib.sha256(request.encode()).hexdigest()
     commit_id = new_id()
     body = {
@@ -50,10 +53,14 @@ def claim_key(objects: ObjectStore, key: str, head: HeadRecord, request: str, no
         "commit_id": commit_id,
         "created_at": now,
     }
-    name = f"{PREFIX}{digest}.json"
-    if objects.create_if_absent(name, encode_body(body).encode()):
+    if objects.create_if_absent(name, encode_checked(body)):
         return KeyClaim(commit_id, head.incarnation, fresh=True)
-    stored = json.loads(objects.get(name).data)
+    data = objects.get(name).data
+    problem = find_key_problem(name, data)
+    if problem is not None:
+        # Another commit id would apply the request twice.
+        raise damaged_file(name, problem)
+    stored = decode_checked(data)
     if stored["request"] != request_digest:
         raise Conflict(
             f"idempotency key '{key}' was used for a different request on branch '{head.branch}'",
@@ -61,6 +68,25 @@ def claim_key(objects: ObjectStore, key: str, head: HeadRecord, request: str, no
             hint="use a new key for a new request",
         )
     return KeyClaim(stored["commit_id"], head.incarnation, fresh=False)
+
+
+def find_key_problem(name: str, data: bytes) -> str | None:
+    """Return what is wrong with the record of a key, given the key of its object; None if it is intact.
+
+    Records of earlier releases have no checksum.
+    """
+    try:
+        body = decode_checked(data)
+        if {*body} != _MEMBERS or name != _name(body["incarnation"], body["key"]):
+            return "it is not the record of its key"
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _name(incarnation: str, key: str) -> str:
+    digest = hashlib.sha256(f"{incarnation}\0{key}".encode()).hexdigest()
+    return f"{PREFIX}{digest}.json"
 
 
 def canonical_text(value: Any) -> str:

@@ -91,6 +91,21 @@ def test_open_publishes_confirmed_intent_of_a_dead_owner(uri: str) -> None:
     assert leftovers(opened) == []
 
 
+def test_intent_with_a_flipped_bit_is_never_read_as_another_one(graph: Repository) -> None:
+    intact = leave_intent(graph, staging({"a": "1"}, as_class="strict"))
+    data = graph.objects.get(f"__recovery/{intact.id}.json").data
+    refused = 0
+    for bit in range(0, len(data) * 8, 3):
+        altered = bytearray(data)
+        altered[bit // 8] ^= 1 << bit % 8
+        try:
+            assert Intent.from_bytes(bytes(altered), intact.id) == intact
+        except RecoveryRequired:
+            refused += 1
+    # An altered name of the checksum leaves an intent as earlier releases wrote it.
+    assert refused > len(data) * 8 / 3 - len("checksum") * 8
+
+
 def test_recovery_run_repeatedly_publishes_once(uri: str) -> None:
     graph = make_graph(uri)
     leave_intent(graph, staging({"a": "1"}))

@@ -15,7 +15,6 @@ owner and recovery process create it with create-if-absent and only one of them 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import threading
@@ -28,7 +27,7 @@ from omnigraph.errors import Conflict, NotFound, OmnigraphError, RecoveryRequire
 from omnigraph.graph.recovery.process_identity import process_start, this_machine
 from omnigraph.graph.write_plan import WritePlan
 from omnigraph.lang.temporal import epoch_micros
-from omnigraph.store.manifest.records import encode_body
+from omnigraph.store.checked_json import decode_checked, encode_checked
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
 
@@ -81,7 +80,7 @@ class Intent:
 
     def to_bytes(self) -> bytes:
         """Return the JSON form."""
-        return encode_body(
+        return encode_checked(
             {
                 "id": self.id,
                 "operation": self.operation,
@@ -96,13 +95,13 @@ class Intent:
                 "held": self.claim_timeout,
                 **({} if self.staged_since is None else {"staged_since": self.staged_since}),
             }
-        ).encode()
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes, id_: str) -> Intent:
         """Parse the JSON form; `RecoveryRequired` if it cannot be parsed. The object is not removed."""
         try:
-            body = json.loads(data)
+            body = decode_checked(data)
             return cls(
                 id=body["id"],
                 operation=body["operation"],

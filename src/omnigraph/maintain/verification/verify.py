@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 
 from omnigraph.engine.engine_choice import RunTasks
 from omnigraph.errors import NotFound, OmnigraphError
+from omnigraph.graph import idempotency
 from omnigraph.graph.branch_names import branch_not_found, normalize_branch_name
 from omnigraph.graph.progress import Progress
 from omnigraph.graph.publish import now_micros
@@ -81,6 +83,7 @@ class GraphVerifier:
         root = root if in_memory else LanceRoot(root.uri, root.options, root.local, root.durable)
         self._options = options
         self._root = root
+        self._objects = objects
         self._location = objects.location
         try:
             self.inspection = ManifestInspection(root, objects, quick=options.quick)
@@ -160,7 +163,7 @@ class GraphVerifier:
         rows = self.versions.check_rows(present)
         if not self._options.quick:
             self.versions.check_endpoints(self._endpoint_tasks(starts))
-        damage = [*self.lineage.damage(), *self._table_damage(present)]
+        damage = [*self.lineage.damage(), *self._table_damage(present), *self._key_damage()]
         recorded = self._record(present) if self._options.record else 0
         states = tuple(self._state(name) for name in branches)
         checked = self.versions.results
@@ -255,6 +258,25 @@ class GraphVerifier:
         return sum(len(digests) for digests in new.values()) + self.inspection.record_version(self._root)
 
     # --- damage ------------------------------------------------------------------------------------------
+
+    def _key_damage(self) -> Iterator[Damage]:
+        """Yield the damaged records of idempotency keys. An altered one could apply a request twice."""
+        if self._options.quick:
+            return
+        names = [item.key for item in self._objects.list(idempotency.PREFIX.rstrip("/"))]
+
+        def find(name: str) -> str | None:
+            try:
+                return idempotency.find_key_problem(name, self._objects.get(name).data)
+            except NotFound:
+                # Garbage collection has removed it.
+                return None
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for name, problem in zip(names, pool.map(find, names), strict=True):
+                if problem is not None:
+                    remedy = "restore the file from a backup; until then a request with its key is refused"
+                    yield Damage("altered", problem, name, blocks_reads=False, remedy=remedy)
 
     def _table_damage(self, pins: Mapping[Version, tuple[TablePin, TableInfo]]) -> Iterator[Damage]:
         damaged: dict[File, tuple[VersionFile, DamageKind, str]] = {}
