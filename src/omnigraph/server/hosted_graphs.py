@@ -210,7 +210,8 @@ def open_graphs(
     raise InvalidInput(
         code + ("not every graph can be served" if resources.graphs else "no graph can be served"),
         details={"errors": reasons or ["the configuration lists no graphs"]},
-        hint="; ".join(reasons) or None,
+        hint="; ".join(reasons)
+        or "name graphs in the configuration, or give the folder that contains the *.omni graphs",
     )
 
 
