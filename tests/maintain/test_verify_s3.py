@@ -121,6 +121,18 @@ def test_verify_missing_newest_version_is_found_if_recorded_and_hinted_at_if_not
     assert (f"g/{found.file}", found.kind) == (key, "missing")
 
 
+def test_graph_without_any_version_is_damaged_and_init_creates_nothing(
+    graph: og.LocalGraph, s3: Bucket
+) -> None:
+    objects = graph._repository.objects
+    objects.delete_many([item.key for item in objects.list("__manifest/_versions")])
+    with pytest.raises(StorageError, match="every version is missing"):
+        og.open(f"{s3.uri}/g", storage_options=s3.options)
+    with pytest.raises(StorageError, match="every version is missing"):
+        og.init(f"{s3.uri}/g", schema="node City { name: String }", storage_options=s3.options)
+    assert [*objects.list("__manifest/_versions")] == []
+
+
 def test_verify_missing_object_is_named_and_the_branch_can_be_reset(graph: og.LocalGraph) -> None:
     objects = graph._repository.objects
     folder = f"{graph.snapshot().pin('node:City').path}/data"

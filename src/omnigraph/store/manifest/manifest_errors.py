@@ -84,5 +84,9 @@ def unreadable_error(root: LanceRoot, error: StorageError) -> StorageError:
 
 
 def has_lost_versions(root: LanceRoot) -> bool:
-    """Return whether a local root without a version holds files of a graph. A new graph gets its versions first."""
-    return root.local is not None and any((root.local / MANIFEST / "data").glob("registry-*"))
+    """Return whether a root without a version holds files of a graph. A new graph gets its versions first."""
+    if root.local is not None:
+        return any((root.local / MANIFEST / "data").glob("registry-*"))
+    folder = f"{MANIFEST}/data"
+    listed = () if root.objects is None else root.objects.list(folder)
+    return any(item.key.startswith(f"{folder}/registry-") for item in listed)
