@@ -29,6 +29,7 @@ _DISTRIBUTIONS = {
     "prometheus_client": "prometheus-client",
     "python_multipart": "python-multipart",
     "typing_extensions": "typing-extensions",
+    "prompt_toolkit": "prompt-toolkit",
     "ulid": "python-ulid",
     "yaml": "pyyaml",
     "anyio": "httpx",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from omnigraph.api.results.result import Result
-from omnigraph.cli.render.row_formats import text_lines, write_arrow
+from omnigraph.cli.render.row_formats import text_lines, write_binary
 from omnigraph.cli.settings.config import TextFormat
 from omnigraph.lang.types import PropType, Scalar
 
@@ -65,6 +65,26 @@ def test_long_cells_are_truncated_or_wrapped() -> None:
     assert lines(found, "table", width=7, layout="wrap")[3] == "abcdefg | 10  \nhij     |     "
     assert lines(found, "table", width=10)[3] == "abcdefghij | 10  "
     assert len(lines(result("x" * 100), "table")[3]) == len("x" * 79 + "… | 100 ")
+
+
+def test_table_on_a_terminal_is_fitted_to_its_width() -> None:
+    found = result("abcdefghijklmno", "b")
+    assert lines(found, "table", terminal=16)[1:] == [
+        "p.name    | size",
+        "----------+-----",
+        "abcdefgh… |   15",
+        "b         |    1",
+    ]
+    assert lines(found, "table", terminal=80, width=4)[3] == "abc… |   15"
+
+
+def test_markdown_table_escapes_what_would_end_a_cell() -> None:
+    assert lines(result("a|b\nc\\", None), "markdown") == [
+        "| p.name | size |",
+        "| --- | --: |",
+        "| a\\|b<br>c\\\\ | 6 |",
+        "| null | null |",
+    ]
 
 
 def test_wide_letters_count_twice() -> None:
@@ -160,7 +180,7 @@ def test_values_that_are_not_text_are_compact_json() -> None:
 def test_an_arrow_file_keeps_the_types() -> None:
     file = io.BytesIO()
     found = result("Ann", None)
-    write_arrow(found, file)
+    write_binary(found, "arrow", file)
     assert pa.ipc.open_file(pa.py_buffer(file.getvalue())).read_all() == found.table
 
 

@@ -55,6 +55,12 @@ COMMANDS = (
         hidden=True,
     ),
     Entry(
+        "shell",
+        "data.shell",
+        "shell",
+        "Query a graph interactively. Input that is not a terminal is a script, which ends at the first error.",
+    ),
+    Entry(
         "explain",
         "data.explain",
         "explain",

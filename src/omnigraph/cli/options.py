@@ -50,6 +50,7 @@ WITH_ACTOR = frozenset(
         "pipeline run",
         "revert",
         "schema apply",
+        "shell",
     }
 )
 # Commands whose positional arguments are not the URI of a graph.

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omnigraph.api.graph import Graph
 
 
 def read_moment(text: str | None) -> str | datetime | None:
@@ -17,6 +21,12 @@ def read_moment(text: str | None) -> str | datetime | None:
 
     moment = None if text is None else parse_moment(text)
     return text if moment is None else moment
+
+
+def read_compared(graph: Graph, text: str) -> str | datetime:
+    """Parse a state to compare: a time if it can be parsed as one and no branch has this name, else a name."""
+    moment = read_moment(text)
+    return text if moment is None or (moment != text and text.strip() in graph.branches.list()) else moment
 
 
 def format_moment(micros: int) -> str:

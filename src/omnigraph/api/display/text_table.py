@@ -55,9 +55,12 @@ def table_lines(
     yield from body
 
 
-def fitted_table_lines(columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> Iterator[str]:
+def fitted_table_lines(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int, *, widest: int | None = None
+) -> Iterator[str]:
     """Yield the lines of a table that is at most `width` wide. Columns of numbers are aligned to the right.
 
+    No column is wider than `widest`.
     The widest columns are cut first. If the columns do not fit even then, `…` replaces those in the middle.
 
     >>> for line in fitted_table_lines(["name", "age"], [["Ann", 30], ["Bartholomew", 7]], width=14):
@@ -67,17 +70,19 @@ def fitted_table_lines(columns: Sequence[str], rows: Sequence[Sequence[Any]], wi
     Ann      |  30
     Barthol… |   7
     """
-    widest = [_natural_width(name, (row[place] for row in rows)) for place, name in enumerate(columns)]
+    natural = [_natural_width(name, (row[place] for row in rows)) for place, name in enumerate(columns)]
+    if widest is not None:
+        natural = [min(size, widest) for size in natural]
     shown = _shown_columns(len(columns), width)
     places = [place for place in shown if place is not None]
     gaps = (len(shown) - len(places)) * (1 + _SEPARATOR)
     room = width - gaps - _SEPARATOR * (len(places) - 1)
-    limit = _column_limit([widest[place] for place in places], room)
+    limit = _column_limit([natural[place] for place in places], room)
     right = [place is not None and is_numeric(row[place] for row in rows) for place in shown]
     for number, values in enumerate([columns, *rows]):
         cells = []
         for place, is_number in zip(shown, right, strict=True):
-            size = 1 if place is None else min(widest[place], limit)
+            size = 1 if place is None else min(natural[place], limit)
             text = "…" if place is None else _truncated(escape_controls(cell(values[place]), ""), size)[0]
             cells.append(_padded(text, size, right=is_number))
         yield " | ".join(cells).rstrip()

@@ -15,7 +15,7 @@ from omnigraph.cli.settings.sections import Section, parse_sections
 from omnigraph.cli.source_files import read_source
 from omnigraph.errors import InvalidInput, NotFound
 
-TextFormat: TypeAlias = Literal["table", "kv", "csv", "jsonl", "json"]
+TextFormat: TypeAlias = Literal["table", "kv", "csv", "jsonl", "json", "markdown"]
 ScopeKind: TypeAlias = Literal["server", "cluster", "store"]
 
 _CACHE_KEY = "omnigraph.config"

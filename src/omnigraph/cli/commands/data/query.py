@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, TextIO, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.api.files.local_files import readable_write_errors
 from omnigraph.cli.query_arguments import (
     BranchOption,
     EngineOption,
@@ -25,7 +24,8 @@ from omnigraph.cli.query_arguments import (
     warn_renamed_command,
 )
 from omnigraph.cli.render.output import data_stdout, print_json, result_stream
-from omnigraph.cli.render.row_formats import Format, text_lines, write_arrow
+from omnigraph.cli.render.row_formats import BINARY_FORMATS, Format, text_lines, write_binary, write_result
+from omnigraph.cli.render.terminal import terminal_width
 from omnigraph.cli.settings.config import Config, TextFormat, load_config
 from omnigraph.cli.stored_query import read_stored
 from omnigraph.cli.target import JsonOption, open_graph, resolve_target
@@ -47,7 +47,9 @@ def query(
     format_: Annotated[
         Format | None,
         typer.Option(
-            "--format", metavar="FORMAT", help="table, json, jsonl, csv, kv or arrow; default table."
+            "--format",
+            metavar="FORMAT",
+            help="table, json, jsonl, csv, kv, markdown, arrow or parquet; default table.",
         ),
     ] = None,
     null: Annotated[
@@ -69,8 +71,8 @@ def query(
     chosen: Format = "json" if json else format_ or config.output
     if null and chosen != "csv":
         raise InvalidInput("--null applies to CSV only", hint="pass --format csv")
-    if chosen == "arrow" and out is None:
-        _refuse_terminal()
+    if chosen in BINARY_FORMATS and out is None:
+        _refuse_terminal(chosen)
     with open_graph(target, "r") as graph:
         if request.is_stored:
             result = read_stored(graph, request, line, commit)
@@ -85,7 +87,8 @@ def query(
                 spark=spark,
             )
     if out is not None:
-        _write(result, chosen, config, out, null)
+        width, layout = config.table_max_column_width, config.table_cell_layout
+        write_result(result, chosen, out, width=width, layout=layout, null=null)
     else:
         print_result(result, chosen, config, null)
 
@@ -94,33 +97,28 @@ def print_result(result: Result, chosen: Format, config: Config, null: str = "")
     """Print the rows of a query in a format. `null` is the text of a null in CSV."""
     if chosen == "json":
         print_json(result.to_json())
-    elif chosen == "arrow":
-        write_arrow(result, result_stream().buffer)
+    elif chosen == "arrow" or chosen == "parquet":
+        write_binary(result, chosen, result_stream().buffer)
     else:
         # Formats for people use the encoding of the terminal; formats for programs are always UTF-8.
         file = result_stream() if chosen in ("table", "kv") else data_stdout()
         file.writelines(f"{line}\n" for line in _lines(result, chosen, config, null))
 
 
-def _write(result: Result, chosen: Format, config: Config, path: str, null: str) -> None:
-    from omnigraph.api.files.local_files import atomic_write
-
-    with readable_write_errors(path), atomic_write(path) as file:
-        if chosen == "arrow":
-            write_arrow(result, cast(TextIO, file).buffer)
-            return
-        file.writelines(f"{line}\n" for line in _lines(result, chosen, config, null))
-
-
 def _lines(result: Result, chosen: TextFormat, config: Config, null: str) -> Iterator[str]:
     return text_lines(
-        result, chosen, width=config.table_max_column_width, layout=config.table_cell_layout, null=null
+        result,
+        chosen,
+        width=config.table_max_column_width,
+        layout=config.table_cell_layout,
+        null=null,
+        terminal=terminal_width(),
     )
 
 
-def _refuse_terminal() -> None:
+def _refuse_terminal(chosen: Format) -> None:
     if result_stream().isatty():
         raise InvalidInput(
-            "arrow is a binary format and cannot be printed on a terminal",
+            f"{chosen} is a binary format and cannot be printed on a terminal",
             hint="pass --out PATH, or redirect stdout",
         )

@@ -16,13 +16,10 @@ from omnigraph.cli.render.change_lines import (
     print_pieces,
     read_filter,
 )
-from omnigraph.cli.state_arguments import read_moment
+from omnigraph.cli.state_arguments import read_compared
 from omnigraph.cli.target import JsonOption, UriOption, open_graph, resolve_target
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from omnigraph.api.graph import Graph
     from omnigraph.api.results.changes import Diff
 
 
@@ -46,14 +43,8 @@ def diff(
     target = resolve_target(ctx, uri)
     wanted = read_filter(kinds, types, ops)
     with open_graph(target, "r") as graph:
-        found = graph.diff(_read_state(graph, before), _read_state(graph, after), **wanted)
+        found = graph.diff(read_compared(graph, before), read_compared(graph, after), **wanted)
         print_pieces(_document(found, stat) if json else _lines(found, stat))
-
-
-def _read_state(graph: Graph, text: str) -> str | datetime:
-    """Parse a state: a time if it can be parsed as one and no branch has this name, else a branch or commit."""
-    moment = read_moment(text)
-    return text if moment is None or (moment != text and text.strip() in graph.branches.list()) else moment
 
 
 def _lines(diff: Diff, stat: bool) -> Iterator[str]:

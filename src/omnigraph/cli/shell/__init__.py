@@ -1,0 +1,1 @@
+"""The interactive shell: statements, dot commands, completion, highlighting and the prompt."""
