@@ -187,6 +187,8 @@ def browsing() -> Iterator[Chrome]:
     browser = Chrome(options=options, service=Service(driver))
     try:
         browser.set_script_timeout(HANG)
+        # A test checks what the page says of a download, and leaves no file behind.
+        browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "deny"})
         yield browser
     finally:
         browser.quit()

@@ -10,6 +10,8 @@ from tests.studio.browser import DESKTOP, PHONE, Studio
 # Each view with an element that shows that it has loaded.
 VIEWS = {
     "query": ("query", {}, ".cm-content"),
+    "explore": ("explore", {"type": "Team", "chosen": "Team/storage"}, ".edge-counts"),
+    "explore-types": ("explore", {}, ".graph-canvas[data-settled]"),
     "schema": ("schema", {}, ".type-card"),
     "history": ("history", {}, ".entity-change"),
     "compare": ("history", {"view": "compare", "after": "raises"}, ".entity-change"),
@@ -17,6 +19,9 @@ VIEWS = {
     "review-list": ("review", {}, ".branch-list a"),
     "review": ("review", {"branch": "raises"}, ".entity-change"),
     "conflicts": ("review", {"branch": "raises", "view": "conflicts"}, ".conflict"),
+    "operate": ("operate", {}, ".types-table a"),
+    "maintenance": ("operate", {"view": "maintenance"}, ".job .primary"),
+    "metrics": ("operate", {"view": "metrics"}, ".tile"),
     "checks": ("review", {"branch": "raises", "view": "checks"}, ".checks .table"),
 }
 

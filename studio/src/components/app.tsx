@@ -3,7 +3,9 @@ import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { get, graphPath, readToken, storeToken } from "../lib/api";
 import { SessionContext, useData, usePermissions, useTypes, type Session } from "../lib/data";
 import { branchOf, hrefOf, navigate, patchRoute, useRoute, type Page, type Route } from "../lib/route";
+import { ExplorePage } from "../pages/explore";
 import { HistoryPage } from "../pages/history";
+import { OperatePage } from "../pages/operate";
 import { QueryPage } from "../pages/query";
 import { ReviewPage } from "../pages/review";
 import { SchemaPage } from "../pages/schema";
@@ -14,9 +16,11 @@ import { Button, Dialog, Empty, ErrorBox, Icon } from "./ui";
 
 const PLACES: { page: Page; label: string; key: string; view: () => preact.JSX.Element }[] = [
   { page: "query", label: "Query", key: "q", view: QueryPage },
+  { page: "explore", label: "Explore", key: "e", view: ExplorePage },
   { page: "schema", label: "Schema", key: "s", view: SchemaPage },
   { page: "history", label: "History", key: "h", view: HistoryPage },
   { page: "review", label: "Review", key: "r", view: ReviewPage },
+  { page: "operate", label: "Operate", key: "o", view: OperatePage },
 ];
 const THEME = "omnigraph-theme";
 

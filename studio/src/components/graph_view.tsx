@@ -14,6 +14,8 @@ export interface ViewNode {
   type: string;
   label: string;
   pinned?: boolean;
+  /** Instead of the colour of the type. */
+  colour?: string;
 }
 export interface ViewEdge {
   key: string;
@@ -176,7 +178,7 @@ export function GraphView(props: Props) {
   }
 
   const zoom = (factor: number) => void sigma.current?.getCamera().animatedZoom({ factor, duration: 150 });
-  const names = [...new Set(props.nodes.map((item) => item.type))].sort();
+  const colours = new Map(props.nodes.map((item) => [item.type, item.colour ?? colourOf(item.type, props.types)]));
   return (
     <div class="graph">
       <div
@@ -189,9 +191,9 @@ export function GraphView(props: Props) {
       />
       {broken && <p class="graph-broken" role="alert">This browser has no WebGL, so there is no picture. The lists have the same data.</p>}
       <ul class="legend" aria-label="Types">
-        {names.map((name) => (
+        {[...colours].sort().map(([name, colour]) => (
           <li key={name}>
-            <span class="swatch" style={{ background: colourOf(name, props.types) }} />
+            <span class="swatch" style={{ background: colour }} />
             {name}
           </li>
         ))}
@@ -222,7 +224,7 @@ function sync(graph: Graph, { nodes, edges, types }: Props): boolean {
     if (graph.hasNode(item.target)) beside.set(item.source, item.target);
   }
   nodes.forEach((item, number) => {
-    const attributes = { label: item.label, color: colourOf(item.type, types), fixed: !!item.pinned };
+    const attributes = { label: item.label, color: item.colour ?? colourOf(item.type, types), fixed: !!item.pinned };
     if (graph.hasNode(item.key)) {
       graph.mergeNodeAttributes(item.key, attributes);
       return;
@@ -240,7 +242,9 @@ function sync(graph: Graph, { nodes, edges, types }: Props): boolean {
     graph.addDirectedEdgeWithKey(item.key, item.source, item.target, { size: 1, label: item.type });
     changed = true;
   }
-  graph.forEachNode((key) => graph.setNodeAttribute(key, "size", Math.min(18, 5 + Math.sqrt(graph.degree(key)) * 1.4)));
+  // Many nodes are small, so that they do not cover each other.
+  const scale = Math.min(1, Math.sqrt(250 / graph.order));
+  graph.forEachNode((key) => graph.setNodeAttribute(key, "size", scale * Math.min(18, 5 + Math.sqrt(graph.degree(key)) * 1.4)));
   return changed;
 }
 

@@ -1,4 +1,5 @@
 // The client of the HTTP API. Every request of the Studio goes through it, with the token of this browser tab.
+import { saveFile } from "./files";
 import { branchOf, type Route } from "./route";
 import type { Conflict, EntityChange } from "./types";
 
@@ -38,8 +39,8 @@ function addressOf(path: string, query: Query = {}): string {
   return url.href;
 }
 
-async function send(method: string, path: string, options: { query?: Query; body?: unknown; signal?: AbortSignal }) {
-  const headers: Record<string, string> = { Accept: "application/json" };
+async function send(method: string, path: string, options: { query?: Query; body?: unknown; signal?: AbortSignal; accept?: string }) {
+  const headers: Record<string, string> = { Accept: options.accept ?? "application/json" };
   const token = readToken();
   if (token) headers.Authorization = `Bearer ${token}`;
   if (options.body !== undefined) headers["Content-Type"] = "application/json";
@@ -99,7 +100,22 @@ export async function call<T>(method: string, path: string, body?: unknown, sign
 }
 
 export async function getText(path: string): Promise<string> {
-  return (await send("GET", path, {})).text();
+  return (await send("GET", path, { accept: "*/*" })).text();
+}
+
+/** Save the body of a response as a file, and report how many bytes have arrived. Returns their number. */
+export async function saveResponse(path: string, body: unknown, name: string, report: (bytes: number) => void, signal?: AbortSignal): Promise<number> {
+  const response = await send("POST", path, { body, signal, accept: "*/*" });
+  const parts: BlobPart[] = [];
+  let bytes = 0;
+  const reader = response.body!.getReader();
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    parts.push(part.value);
+    bytes += part.value.length;
+    report(bytes);
+  }
+  saveFile(name, new Blob(parts));
+  return bytes;
 }
 
 /** Read at most `limit` changes of a stream; `complete` is false if there are more. */
