@@ -16,7 +16,7 @@ SPARK_TESTS := tests/spark tests/cluster tests/test_toolchain.py
 JOBS ?= 2
 BACKUPS ?= 100
 
-.PHONY: help demo docs test test-local test-spark faults backups sensitivity bench traffic tables studio package smoke check format generate clean
+.PHONY: help demo docs test test-local test-spark faults backups sensitivity bench traffic tables studio screenshots package smoke check format generate clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -84,6 +84,9 @@ generate: $(STAMP) ## Write the async API anew after a change of the Graph inter
 # The built files are in the repository, so only a change of the sources needs Node.
 studio: ## Build the Studio from its sources in studio/ (needs Node 20 and npm)
 	@cd studio && npm ci --no-audit --no-fund && npm run check && npm run build
+
+screenshots: $(STAMP) ## Take the pictures of the Studio in docs/assets (needs Chromium)
+	$(BIN)/python -m tests.studio.screenshots docs/assets
 
 package: $(STAMP) ## Build the wheel and the source distribution in dist
 	rm -rf dist

@@ -1,44 +1,16 @@
-"""One browser and one server for all tests of the Studio. The server has tokens and a policy."""
+"""One browser and one server for all tests of the Studio."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from selenium.webdriver import Chrome
 
-from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
-from omnigraph.api.hosting.stored_queries import QuerySources
-from omnigraph.server.hosted_graphs import open_graphs
-from omnigraph.server.http.authentication import TokenRegistry
-from tests.server.running import Running, bundle, running
+from tests.server.running import Running
 from tests.studio.browser import DESKTOP, Studio, browsing
-from tests.studio.sample import QUERIES, make_company, make_large
-
-TOKENS = {"ann": "token-of-ann", "rex": "token-of-rex"}
-# Ann may do everything. Rex may read and run queries.
-POLICY = {
-    "version": 1,
-    "groups": {"admins": ["ann"], "readers": ["ann", "rex"]},
-    "rules": [
-        {"id": "read", "allow": {"actors": {"group": "readers"}, "actions": ["read", "invoke_query"]}},
-        {"id": "write", "allow": {"actors": {"group": "admins"}, "actions": ["change", "export", "admin"]}},
-        {
-            "id": "branches",
-            "allow": {
-                "actors": {"group": "admins"},
-                "actions": ["schema_apply", "branch_create", "branch_delete", "branch_merge"],
-            },
-        },
-    ],
-}
-SERVER_POLICY = {
-    "version": 1,
-    "groups": {"all": ["ann", "rex"]},
-    "rules": [{"id": "list", "allow": {"actors": {"group": "all"}, "actions": ["graph_list"]}}],
-}
+from tests.studio.serving import TOKENS, serving
 
 
 @pytest.fixture(scope="session")
@@ -51,19 +23,8 @@ def browser() -> Iterator[Chrome]:
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Return the server, with the graphs `company` and `large`. Tests that write use branches of their own."""
-    folder = tmp_path_factory.mktemp("studio")
-    (folder / "company.gq").write_text(QUERIES, encoding="utf-8")
-    company, large = (f"memory://studio-{uuid4().hex}" for _ in range(2))
-    make_company(company)
-    make_large(large)
-    sources = (
-        GraphSource("company", company, QuerySources((folder,)), bundle(POLICY)),
-        GraphSource("large", large, None, bundle(POLICY)),
-    )
-    hosted = open_graphs(Hosting(sources, bundle(SERVER_POLICY)), TokenRegistry.of(TOKENS))
-    with running(hosted, studio=True) as found:
+    with serving(tmp_path_factory.mktemp("studio")) as found:
         yield found
-    hosted.close()
 
 
 @pytest.fixture

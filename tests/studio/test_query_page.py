@@ -69,6 +69,17 @@ def test_stored_query_runs_from_the_library(studio: Studio) -> None:
     assert len(studio.cells()) == 2
 
 
+def test_query_is_saved_under_a_name_and_opened_again(studio: Studio) -> None:
+    studio.open("query", q=ALL)
+    studio.find(".save-query input", "salaries")
+    studio.click(".save-query button")
+    studio.open("query")
+    studio.click(".library .saved .past", "salaries")
+    studio.find(".cm-content", "query salaries()")
+    studio.click(".library button[aria-label='Remove salaries']")
+    wait_until(lambda: not studio.all(".library .saved li"), "the list without the query")
+
+
 def test_query_at_an_earlier_commit_reads_that_state(studio: Studio, served: Running) -> None:
     with served.client("ann", "/graphs/company") as client:
         first = client.get("/commits", params={"branch": "main"}).json()["commits"][-2]["graph_commit_id"]

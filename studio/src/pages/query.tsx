@@ -1,23 +1,21 @@
 // Write and run queries: table, graph, JSON and plan of the result; stored queries and history.
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { Editor } from "../components/editor";
 import { ParamsForm, readValues, textOf, valuesOf, type Values } from "../components/params_form";
+import { QueryLibrary } from "../components/query_library";
 import { ResultGraph } from "../components/result_graph";
 import { DataTable } from "../components/table";
 import { Badge, Button, Empty, ErrorBox, Loading, Tabs } from "../components/ui";
 import { call, get, graphPath, placeOf, writeJson, type ApiError } from "../lib/api";
 import { asApiError, useData, useDebounced, useSession } from "../lib/data";
 import { download } from "../lib/files";
-import { formatAge, formatCount, plural, shortId, toCsv } from "../lib/format";
+import { formatCount, plural, shortId, toCsv } from "../lib/format";
+import { usePast, useSaved } from "../lib/kept_queries";
 import { sampleQuery } from "../lib/query_text";
 import { branchOf, hrefOf, navigate, patchRoute } from "../lib/route";
 import type { ChangeResult, Lint, LintedQuery, Param, ReadResult, StoredQuery } from "../lib/types";
 
 type Outcome = { read: ReadResult; seconds: number; text: string } | { change: ChangeResult; seconds: number } | { error: ApiError };
-interface Past {
-  text: string;
-  when: number;
-}
 
 export function QueryPage() {
   const session = useSession();
@@ -31,6 +29,7 @@ export function QueryPage() {
   const [library, setLibrary] = useState(() => innerWidth > 1100);
   const catalog = useData(async (signal) => get<{ queries: StoredQuery[] }>(graphPath(route.graph, "/queries"), {}, signal), [route.graph]);
   const [past, addPast, clearPast] = usePast(route.graph);
+  const [saved, save, remove] = useSaved(route.graph);
 
   useEffect(() => {
     if (q !== text) setText(q);
@@ -147,41 +146,18 @@ export function QueryPage() {
         <Result outcome={outcome} running={!!running} view={view} textView={text} params={() => readValues(params, values)} stored={stored} name={chosen?.name} />
       </section>
       {library && (
-        <aside class="library" aria-label="Library">
-          <h2>Saved</h2>
-          <ErrorBox error={catalog.error} />
-          {catalog.value?.queries.length === 0 && <p class="muted">This graph has no stored queries.</p>}
-          <ul class="list">
-            {catalog.value?.queries.map((item) => (
-              <li key={item.name}>
-                <a
-                  href={hrefOf(patchRoute(route, { params: { stored: item.name, q: "", name: "", p: "" } }))}
-                  aria-current={item.name === stored ? "true" : undefined}
-                  onClick={() => setOutcome(undefined)}
-                >
-                  <strong>{item.name}</strong> {item.mutation && <Badge tone="change">writes</Badge>}
-                  {item.description && <span class="muted">{item.description}</span>}
-                </a>
-              </li>
-            ))}
-          </ul>
-          <div class="row">
-            <h2>History</h2>
-            <span class="spacer" />
-            {past.length > 0 && <Button kind="quiet" onClick={() => (clearPast(), notify("History cleared."))}>Clear</Button>}
-          </div>
-          {!past.length && <p class="muted">Queries that you run here are listed on this device.</p>}
-          <ul class="list">
-            {past.map((item) => (
-              <li key={item.when}>
-                <button type="button" class="past" onClick={() => open(item.text)}>
-                  <code>{item.text.replace(/\s+/g, " ").slice(0, 110)}</code>
-                  <span class="muted">{formatAge(item.when * 1000)}</span>
-                </button>
-              </li>
-            ))}
-          </ul>
-        </aside>
+        <QueryLibrary
+          catalog={catalog}
+          stored={stored}
+          saved={saved}
+          past={past}
+          text={stored ? "" : text}
+          onSave={(item) => (save(item), notify(`Saved ${item.name} in this browser.`))}
+          onRemove={remove}
+          onOpen={open}
+          onClear={() => (clearPast(), notify("History cleared."))}
+          onStored={() => setOutcome(undefined)}
+        />
       )}
     </div>
   );
@@ -240,6 +216,7 @@ function Result({ outcome, running, view, textView, params, stored, name }: Resu
         </span>
         <span class="spacer" />
         <Button kind="quiet" onClick={() => download(`${read.query_name}.csv`, toCsv(columns, read.rows), "text/csv")}>CSV</Button>
+        <Button kind="quiet" onClick={() => download(`${read.query_name}.ndjson`, read.rows.map((row) => `${writeJson(row)}\n`).join(""), "application/x-ndjson")}>NDJSON</Button>
         <Button kind="quiet" onClick={() => download(`${read.query_name}.json`, writeJson(read.rows, 2), "application/json")}>JSON</Button>
       </div>
       {view === "graph" ? (
@@ -280,29 +257,4 @@ function PlanView({ text, params, name }: { text: string; params: () => Record<s
       {plan.value && <pre class="plan">{plan.value.plan}</pre>}
     </div>
   );
-}
-
-const MAX_PAST = 40;
-/** The texts that were run, newest first. They are kept in this browser, for each graph. */
-function usePast(graph: string): [Past[], (text: string) => void, () => void] {
-  const key = `omnigraph-history-${graph}`;
-  const read = (): Past[] => {
-    try {
-      return JSON.parse(localStorage.getItem(key) ?? "[]") as Past[];
-    } catch {
-      return [];
-    }
-  };
-  const [past, setPast] = useState(read);
-  const newest = useRef(past);
-  newest.current = past;
-  const write = (items: Past[]) => {
-    setPast(items);
-    localStorage.setItem(key, JSON.stringify(items));
-  };
-  return [
-    past,
-    (text) => write([{ text, when: Date.now() }, ...newest.current.filter((item) => item.text !== text)].slice(0, MAX_PAST)),
-    () => write([]),
-  ];
 }
