@@ -1,7 +1,8 @@
 // Bundles the Studio. `node build.mjs [FOLDER]` writes to the assets of the Python package, or to FOLDER.
 import { build } from "esbuild";
+import { createHash } from "node:crypto";
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -25,6 +26,14 @@ const { metafile } = await build({
   logLevel: "warning",
 });
 for (const name of ["index.html", "icon.svg"]) await copyFile(join(here, "src", name), join(out, name));
+
+// A test compares this digest with the sources, without Node: built files that are older than their sources are an error.
+const sources = (await readdir(join(here, "src"), { recursive: true, withFileTypes: true }))
+  .filter((item) => item.isFile())
+  .map((item) => relative(here, join(item.parentPath, item.name)).replaceAll("\\", "/"));
+const digest = createHash("sha256");
+for (const name of [...sources, "build.mjs", "package-lock.json"].sort()) digest.update(`${name}\0`).update(await readFile(join(here, name)));
+await writeFile(join(out, "sources.sha256"), `${digest.digest("hex")}\n`);
 
 // The licenses of the bundled packages require that their text comes with them.
 const packages = new Set(Object.keys(metafile.inputs).flatMap((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1] ?? []));

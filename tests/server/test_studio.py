@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -239,5 +240,15 @@ def test_neighbors_require_permission_to_read(guarded: Running) -> None:
 def test_built_files_are_complete_and_small() -> None:
     assets = Path(og.__file__).parent / "studio" / "assets"
     names = {item.name for item in assets.iterdir()}
-    assert names == {"index.html", "studio.js", "studio.css", "icon.svg", "licenses.txt"}
+    assert names == {"index.html", "studio.js", "studio.css", "icon.svg", "licenses.txt", "sources.sha256"}
     assert sum(item.stat().st_size for item in assets.iterdir()) < 1_500_000
+
+
+def test_built_files_are_those_of_the_sources() -> None:
+    root = Path(__file__).parents[2] / "studio"
+    names = [item.relative_to(root).as_posix() for item in (root / "src").rglob("*") if item.is_file()]
+    digest = hashlib.sha256()
+    for name in sorted([*names, "build.mjs", "package-lock.json"]):
+        digest.update(f"{name}\0".encode() + (root / name).read_bytes())
+    built = Path(og.__file__).parent / "studio" / "assets" / "sources.sha256"
+    assert built.read_text(encoding="utf-8").strip() == digest.hexdigest(), "run make studio"
