@@ -44,7 +44,7 @@ export function Maintenance() {
         name="Optimize"
         text={`Compacts the tables of ${branch} and builds missing indexes. Makes one commit, or none if there is nothing to do.`}
         allowed={may.change}
-        run={(signal) => call<Optimized>("POST", path("/optimize"), { branch }, signal)}
+        run={(signal) => call<Optimized>("POST", path("/optimize"), { branch, message: `Optimize ${branch}` }, signal)}
         show={(result) => (
           <>
             <p>{result.commit ? `Committed for ${plural(result.datasets.length, "type")}.` : "Nothing to do."}</p>
