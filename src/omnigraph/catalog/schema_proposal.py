@@ -106,7 +106,11 @@ def _columns(sample: Sample, kind: TypeKind) -> list[_Column]:
             name += "_"
         taken.add(name)
         nullable = values.null_count > 0 or len(values) == 0
-        columns.append(_Column(name, field.name, _property_type(field.type), nullable, str(field.type)))
+        type_ = _property_type(field.type)
+        if pa.types.is_decimal(field.type) and _are_integers(values):
+            # Databases without integers, such as Oracle, have wide decimals in their place.
+            type_ = "I64"
+        columns.append(_Column(name, field.name, type_, nullable, str(field.type)))
     return columns
 
 
@@ -125,13 +129,24 @@ def _property_type(type_: pa.DataType) -> str | None:
     if pa.types.is_timestamp(type_):
         return "DateTime"
     if pa.types.is_decimal(type_):
-        return "I64" if type_.scale == 0 and type_.precision <= 18 else "F64"
+        return "I64" if type_.scale <= 0 and type_.precision <= 18 else "F64"
     if pa.types.is_fixed_size_list(type_) and pa.types.is_floating(type_.value_type):
         return f"Vector({type_.list_size})"
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
         item = _property_type(type_.value_type)
         return None if item is None or item.startswith(("[", "Vector", "Blob")) else f"[{item}]"
     return next((name for known, name in _SCALARS if known == type_), None)
+
+
+def _are_integers(decimals: pa.ChunkedArray) -> bool:
+    """Return whether decimals without digits after the point are integers of 64 bits. There must be one."""
+    if decimals.type.scale > 0 or decimals.null_count == len(decimals):
+        return False
+    try:
+        decimals.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _find_key(sample: Sample, columns: Sequence[_Column]) -> _Column | None:
