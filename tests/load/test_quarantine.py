@@ -107,6 +107,21 @@ def check_quarantine(graph: Repository, steps: list[tuple[WriteMode, Records]]) 
 
 
 @pytest.mark.parametrize("bulk", [False, True])
+def test_quarantine_of_an_append_gives_records_of_stored_ids_the_same_reasons(
+    graph: Repository, bulk: bool
+) -> None:
+    branch = f"append-{bulk}"
+    graph.create_branch(branch)
+    # Only in a merge does the record of the stored row with the value come first.
+    records: Records = {"edge:J": [edge("j1", "p2", "c2", n=1), edge("j0", "p2", "c2", n=1)]}
+    _, rejects = attempt(graph, records, "append", branch, bulk)
+    assert [item["reason"] for item in rejects] == [
+        "edge type 'J' already has id 'j1'",
+        "edge type 'J' already has id 'j0'; @unique violation on J.n: value '1' held by 'j1' and 'j0'",
+    ]
+
+
+@pytest.mark.parametrize("bulk", [False, True])
 def test_quarantine_cascades_from_duplicate_nodes_over_edges_to_cardinality(
     graph: Repository, bulk: bool
 ) -> None:

@@ -182,7 +182,7 @@ class MemoryLoad:
         if self._removed is not None:
             return self._offending_ids(deltas)
         stages: list[tuple[Mapping[str, pa.Table], Iterable[Violation]]] = [
-            (self._input, _each(self._repeated_values(_UNBOUNDED, stored_first=True))),
+            (self._input, _each(self._repeated_values(_UNBOUNDED, stored_first=self._mode == "merge"))),
             (self._rows, _each(self._unique_offenders(deltas))),
             (self._rows, _each(self._endpoint_offenders(deltas))),
             (self._rows, self._cardinality_offenders(deltas)),
@@ -230,7 +230,7 @@ class MemoryLoad:
         for key, delta in deltas.items():
             yield from self._identity_violations(key, _UNBOUNDED)
             yield from unique_violations_of(
-                self._catalog, delta, self._committed, _UNBOUNDED, stored_first=True
+                self._catalog, delta, self._committed, _UNBOUNDED, stored_first=self._mode == "merge"
             )
 
     def _endpoint_offenders(self, deltas: Mapping[str, TableDelta]) -> Iterator[Violations]:
