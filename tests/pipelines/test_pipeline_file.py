@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 import omnigraph as og
 from omnigraph import pipelines
 from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.pipelines.definition import EdgeTarget, FailedRows, fails_run
 from omnigraph.pipelines.pipeline_file import read_pipeline
 from omnigraph.pipelines.variables import Secrets
 
@@ -213,3 +215,19 @@ def test_run_on_a_graph_that_does_not_exist_names_the_key(tmp_path: Path) -> Non
     file.write_text(BASE, encoding="utf-8")
     with pytest.raises(NotFound, match=r"line 1: graph: there is no graph at .*shop\.omni"):
         pipelines.run(file, variables={})
+
+
+@pytest.mark.parametrize(
+    ("on_fail", "on_orphan", "failing"),
+    [
+        ("fail", None, ["endpoint", "unique"]),
+        ("fail", "quarantine", ["unique"]),
+        ("quarantine", None, []),
+        ("quarantine", "fail", ["endpoint"]),
+    ],
+)
+def test_on_orphan_decides_about_orphans_and_on_fail_about_other_rows(
+    on_fail: FailedRows, on_orphan: Literal["fail", "quarantine"] | None, failing: list[str]
+) -> None:
+    target = EdgeTarget.model_validate({"from": "rows", "on_fail": on_fail, "on_orphan": on_orphan})
+    assert [rule for rule in ("endpoint", "unique") if fails_run(target, rule)] == failing

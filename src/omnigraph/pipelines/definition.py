@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -12,6 +12,8 @@ from omnigraph.rules.load_mode import IndexTime
 FileFormat: TypeAlias = Literal["csv", "json", "ndjson", "parquet", "orc", "arrow"]
 TargetMode: TypeAlias = Literal["append", "merge", "patch", "delete", "overwrite"]
 FailedRows: TypeAlias = Literal["fail", "quarantine", "drop"]
+# The rule that an edge without its nodes breaks.
+ORPHAN: Final = "endpoint"
 
 
 class Section(BaseModel):
@@ -150,6 +152,13 @@ class EdgeTarget(NodeTarget):
     src: str | list[str] = "src"
     dst: str | list[str] = "dst"
     on_orphan: Literal["fail", "quarantine"] | None = None
+
+
+def fails_run(target: NodeTarget, rule: str) -> bool:
+    """Return whether a row of a target that breaks this rule of the schema fails the run."""
+    if rule == ORPHAN and isinstance(target, EdgeTarget) and target.on_orphan is not None:
+        return target.on_orphan == "fail"
+    return target.on_fail == "fail"
 
 
 class Quarantine(Section):

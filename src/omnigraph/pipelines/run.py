@@ -26,6 +26,7 @@ from omnigraph.errors import ConstraintViolation, OmnigraphError
 from omnigraph.graph.pipeline_runs import PipelineRun
 from omnigraph.load.load_request import LoadRequest
 from omnigraph.pipelines.audits import run_audits
+from omnigraph.pipelines.definition import ORPHAN, fails_run
 from omnigraph.pipelines.inputs import GetSession, SourceInput, find_input
 from omnigraph.pipelines.pipeline_file import Pipeline
 from omnigraph.pipelines.references import check_references
@@ -307,17 +308,16 @@ class _Run:
         The rows are on the review branch only, which is deleted.
         """
         for item in targets:
-            rules = dict(receipt.rejected_by_rule.get(item.table.name, {}))
-            orphans = getattr(item.target, "on_orphan", None) or item.target.on_fail
-            if orphans == "quarantine":
-                rules.pop("endpoint", None)
-            if item.target.on_fail == "fail" and rules:
+            rejected = receipt.rejected_by_rule.get(item.table.name, {})
+            rules = {rule: count for rule, count in rejected.items() if fails_run(item.target, rule)}
+            if rules:
                 listed = ", ".join(f"{count:,} by {rule}" for rule, count in sorted(rules.items()))
                 message = f"rows of '{item.table.name}' were rejected: {listed}"
+                key = "on_orphan" if list(rules) == [ORPHAN] else "on_fail"
                 raise ConstraintViolation(
                     message,
                     [{"rule": rule, "message": message, "type": item.table.name} for rule in sorted(rules)],
-                    hint=f"see {receipt.rejects}, or set `on_fail: quarantine`",
+                    hint=f"see {receipt.rejects}, or set `{key}: quarantine`",
                 )
 
     def _check_limit(self, failed: int, targets: Sequence[TargetRows], receipt: LoadReceipt) -> None:
