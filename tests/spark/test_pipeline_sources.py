@@ -13,7 +13,7 @@ import omnigraph as og
 from omnigraph import pipelines
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.spark.pipelines.change_frames import change_frame
-from omnigraph.spark.pipelines.source_frames import check_kafka, kafka_ends
+from omnigraph.spark.pipelines.kafka_frames import check_kafka, kafka_ends
 from tests.spark.test_pipeline_targets import rows
 
 if TYPE_CHECKING:

@@ -102,21 +102,21 @@ def _graph(
 
 
 def _kafka(source: KafkaSource, state: SourceState | None, session: GetSession) -> SourceInput:
-    from omnigraph.spark.pipelines.source_frames import check_kafka, kafka_ends, kafka_frame, kafka_range
+    from omnigraph.spark.pipelines.kafka_frames import Topic, check_kafka, find_ends, kafka_range
 
     spark = session()
     check_kafka(spark)
     start = None if state is None or state["kind"] != "offsets" else state["offsets"]
-    topic = source.topic
+    topic = Topic(source.topic, source.servers, source.options)
     # The ends are fixed first, so that every use of the frame reads the same messages.
-    new = kafka_frame(spark, source.servers, source.options, kafka_range(topic, start, None))
-    stop = kafka_ends(new, topic, start)
+    stop = find_ends(spark, topic, start)
     if stop is None:
         # A topic without messages has no offsets to continue from.
-        return SourceInput(False, None, SourceLineage("offsets"), lambda: new.limit(0))
+        every = kafka_range(topic.name, start, None)
+        return SourceInput(False, None, SourceLineage("offsets"), lambda: topic.frame(spark, every).limit(0))
 
     def frame() -> Any:
-        return kafka_frame(spark, source.servers, source.options, kafka_range(topic, start, stop))
+        return topic.frame(spark, kafka_range(topic.name, start, stop))
 
     lineage = SourceLineage("offsets", start=str(start), stop=str(stop))
     return SourceInput(stop != start, {"kind": "offsets", "offsets": stop}, lineage, frame)

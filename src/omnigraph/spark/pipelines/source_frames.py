@@ -1,24 +1,16 @@
-"""DataFrames of sources that Spark reads: databases, tables, graphs, changes of graphs, and Kafka."""
+"""DataFrames of sources that Spark reads: databases, tables, graphs and changes of graphs."""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-# The next offset of each partition of a topic.
-Offsets: TypeAlias = Mapping[str, Mapping[str, int]]
-
-_KAFKA: Final = "kafka"
-# As Spark writes the earliest offset.
-_EARLIEST: Final = -2
 
 
 def jdbc_frame(spark: SparkSession, options: Mapping[str, str], relation: str) -> DataFrame:
@@ -70,62 +62,6 @@ def changes_frame(spark: SparkSession, uri: str, type_name: str, before: str | N
     if before is None:
         return graph_frame(spark, uri, type_name, after).withColumn(OPERATION, F.lit("insert"))
     return change_frame(spark, uri, type_name, before, after, resolve_options(None))
-
-
-def kafka_frame(
-    spark: SparkSession, servers: str, options: Mapping[str, str], offsets: Mapping[str, str]
-) -> DataFrame:
-    """Return the messages of a topic in a range of offsets, see `kafka_range`."""
-    reader = spark.read.format(_KAFKA).options(**options).options(**offsets)
-    return reader.option("kafka.bootstrap.servers", servers).load()
-
-
-def kafka_range(topic: str, start: Offsets | None, stop: Offsets | None) -> dict[str, str]:
-    """Return the options of Spark's Kafka source for the messages from `start`, up to `stop` or the newest.
-
-    With an end only its partitions are read, because Spark wants the offsets of every partition that it reads. A
-    partition that had no messages before starts at its earliest one.
-
-    >>> kafka_range("t", {"t": {"0": 5}}, {"t": {"0": 7, "1": 2}})["startingOffsets"]
-    '{"t": {"0": 5, "1": -2}}'
-    """
-    if stop is None:
-        begin = "earliest" if start is None else json.dumps(start)
-        return {"subscribe": topic, "startingOffsets": begin, "endingOffsets": "latest"}
-    known = (start or {}).get(topic, {})
-    begins = {topic: {number: known.get(number, _EARLIEST) for number in stop[topic]}}
-    return {
-        "assign": json.dumps({topic: [int(number) for number in stop[topic]]}),
-        "startingOffsets": json.dumps(begins),
-        "endingOffsets": json.dumps(stop),
-    }
-
-
-def kafka_ends(frame: DataFrame, topic: str, start: Offsets | None) -> Offsets | None:
-    """Return the offsets after the messages of a frame, None if there never was a message. Only one row for each
-    partition travels to the driver.
-    """
-    from pyspark.sql import functions as F  # noqa: N812 - the conventional name
-
-    ends: dict[str, int] = dict((start or {}).get(topic, {}))
-    for row in frame.groupBy("partition").agg(F.max("offset").alias("last")).collect():
-        ends[str(row["partition"])] = int(row["last"]) + 1
-    return {topic: ends} if ends else None
-
-
-def check_kafka(spark: SparkSession) -> None:
-    """Raise `InvalidInput` if the session has no Kafka source."""
-    from pyspark import __version__
-    from pyspark.errors import PySparkException
-
-    try:
-        spark.read.format(_KAFKA).load()
-    except PySparkException as error:
-        if "Failed to find" in str(error) or "DATA_SOURCE_NOT_FOUND" in str(error):
-            raise InvalidInput(
-                "the Spark session has no Kafka source",
-                hint=f"set spark.jars.packages to org.apache.spark:spark-sql-kafka-0-10_2.13:{__version__}",
-            ) from None
 
 
 @contextmanager
