@@ -114,7 +114,7 @@ def _wait_for_a_cut(driver: Driver, progress: Progress, generator: random.Random
 
 
 def test_change_log_with_the_driver_killed_equals_a_replay(lone_drivers: Drivers, tmp_path: Path) -> None:
-    log = make_log(seed=5, batches=3, rows=16)
+    log = make_log(seed=5, batches=2, rows=20)
     counts = log.counts()
     assert min(counts.values()) > 2, counts
     replay_with_kills(lone_drivers, tmp_path, log, 1, random.Random(2))

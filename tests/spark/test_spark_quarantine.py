@@ -200,7 +200,9 @@ def test_spark_change_log_with_rejects_in_a_bucket_equals_a_local_load(
     shop.load(
         {"Customer": [{"number": 1, "name": "n", "email": "e1"}], "Order": [{"number": 1, "total": 1.0}]}
     )
-    for name in ("local", "spark", "sink"):
+    # The sink compares keys in the process that commits, however many they are.
+    targets = {"local": "a/", "spark": "b/"} | ({"sink": "c/"} if keys == "database" else {})
+    for name in targets:
         shop.branches.create(name)
     log = [
         {"op": "U", "seq": 1, "number": 2, "name": "a", "email": "e1", "age": 1},
@@ -216,21 +218,22 @@ def test_spark_change_log_with_rejects_in_a_bucket_equals_a_local_load(
         {"Customer": pa.Table.from_pylist(log)}, "merge", branch="local", rejects=f"{s3.uri}/a/", **options
     )
     shop.load({"Customer": frame.repartition(3)}, "merge", branch="spark", rejects=f"{s3.uri}/b/", **options)
-    (
-        frame.repartition(3)
-        .write.format("omnigraph")
-        .options(uri=shop.uri, branch="sink", type="Customer", mode="merge", opColumn="op", orderBy="seq")
-        .options(requireExisting="true", rejects=f"{s3.uri}/c/")
-        .options(**{f"storage.{name}": value for name, value in s3.options.items()})
-        .mode("append")
-        .save()
-    )
-    found = [in_bucket(s3, prefix) for prefix in ("a/", "b/", "c/")]
+    if "sink" in targets:
+        (
+            frame.repartition(3)
+            .write.format("omnigraph")
+            .options(uri=shop.uri, branch="sink", type="Customer", mode="merge", opColumn="op", orderBy="seq")
+            .options(requireExisting="true", rejects=f"{s3.uri}/c/")
+            .options(**{f"storage.{name}": value for name, value in s3.options.items()})
+            .mode("append")
+            .save()
+        )
+    found = [in_bucket(s3, prefix) for prefix in targets.values()]
     expected = [(2, "unique"), (2, "unique"), (3, "range"), (9, "key")]
     for rejects in found:
         assert sorted((item["record"]["data"]["number"], item["rule"]) for item in rejects) == expected
         assert {item["record"]["op"] for item in rejects if item["rule"] == "key"} == {"D"}
-    for branch in ("local", "spark", "sink"):
+    for branch in targets:
         names = [row["name"] for row in shop.query(NAMES, branch=branch).rows()]
         assert names == ["d"]
     with shop.batch(branch="spark", rejects=f"{s3.uri}/d/") as batch:
