@@ -201,7 +201,7 @@ def test_closed_pipe_ends_the_command_silently() -> None:
 
 @pytest.mark.parametrize(
     ("program", "module"),
-    [("omnigraph", "omnigraph.cli.command_line"), ("omnigraph-server", "omnigraph.errors")],
+    [("omnigraph", "omnigraph.cli.commands.version"), ("omnigraph-server", "omnigraph.errors")],
 )
 def test_interrupt_during_startup_ends_silently(folder: Path, program: str, module: str) -> None:
     write(folder / "sitecustomize.py", INTERRUPT.format(module=module))
@@ -234,10 +234,10 @@ def test_undecodable_file_name_is_accepted(args: list[str]) -> None:
     assert "no such file: a\\udcff" in run(*args).stderr
 
 
-@pytest.mark.parametrize("args", [["schema", "check", "people.pg", "--json"], ["fmt", "--diff", "people.pg"]])
-def test_closed_stdout_fails(args: list[str]) -> None:
+def test_closed_stdout_fails() -> None:
     write(Path("people.pg"), "node  Person { name: String @key }")
-    assert run_without("stdout", *args) == (1, "error: cannot write the output: stdout is closed\n")
+    found = run_without("stdout", "fmt", "--diff", "people.pg")
+    assert found == (1, "error: cannot write the output: stdout is closed\n")
 
 
 def test_closed_stdin_is_refused() -> None:

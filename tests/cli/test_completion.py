@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.graphs import make_graph
-from tests.cli.running import COMMAND, run
+from tests.cli.running import COMMAND, command_tree, run
 from tests.support.waiting import HANG
 
 
@@ -83,3 +83,14 @@ def test_the_script_for_bash_can_be_shown() -> None:
         check=False,
     )
     assert "complete -o default -F _omnigraph_completion omnigraph" in shown.stdout
+
+
+def test_branches_and_states_are_completed_for_every_command() -> None:
+    named = [
+        (" ".join(words), parameter)
+        for words, command in command_tree()
+        for parameter in command.params
+        if parameter.metavar in ("BRANCH", "SOURCE", "STATE", "COMMIT", "COMMIT|TIME")
+    ]
+    assert len(named) > 40
+    assert [words for words, item in named if not item._custom_shell_complete] == []

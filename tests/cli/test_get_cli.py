@@ -52,7 +52,7 @@ def test_an_entity_is_there_where_it_was_added(commit: str) -> None:
     add_people("g.omni", "Bob")
     earlier = run("get", "Person", "Bob", *STORE, "--snapshot", commit, "--json")
     assert (earlier.code, earlier.stdout) == (1, "")
-    assert earlier.stderr == f"error: no Person has the id 'Bob' on snapshot {commit}\n"
+    assert json.loads(earlier.stderr)["error"] == f"no Person has the id 'Bob' on snapshot {commit}"
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ class TestOnARemoteStore:
     def test_json_is_for_programs_which_are_not_asked(self, s3: Bucket, remote: str) -> None:
         refused = run_on_terminal(s3, "y", "branch", "delete", "old", "--uri", remote, "--json", "--quiet")
         assert refused.returncode == 1
-        assert refused.stderr.endswith("hint: pass --yes to confirm\n")
+        assert '"hint": "pass --yes to confirm"' in refused.stderr
 
     def test_wrong_credentials_are_one_readable_error(self, s3: Bucket, remote: str) -> None:
         refused = run_remote(s3, "branch", "list", "--uri", remote, AWS_ACCESS_KEY_ID="wrong")

@@ -37,7 +37,8 @@ def test_the_document_has_the_commit() -> None:
 
 def test_nothing_is_written_when_nobody_could_hear_of_it() -> None:
     found = run_without("stdout", "mutate", "-e", ADD, "--params", '{"n": "Ann"}', *STORE, "--json")
-    assert found == (1, "error: cannot write the output: stdout is closed\n")
+    assert found[0] == 1
+    assert json.loads(found[1])["error"] == "cannot write the output: stdout is closed"
     assert run("export", "g.omni").stdout == ""
 
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 import omnigraph as og
-from omnigraph.cli.commands.serving.studio import _hosting
+from omnigraph.cli.commands.serving.hosted_address import find_hosting
 from tests.cli.running import run, start_process
 from tests.server.running import host, running
 from tests.support.waiting import HANG
@@ -36,7 +36,7 @@ def test_studio_refuses_options_that_address_another_graph(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("address", "id_"), [("a/my_graph.omni", "my-graph"), ("s3://bucket/x.omni/", "x")])
 def test_studio_of_a_graph_names_it_after_its_address(address: str, id_: str) -> None:
-    hosting = _hosting(address)
+    hosting = find_hosting(address)
     assert not isinstance(hosting, str)
     assert [(item.id, item.uri) for item in hosting.graphs] == [(id_, address)]
 

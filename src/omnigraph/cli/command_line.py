@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-import traceback
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from typer.core import TyperGroup
 
-from omnigraph.cli.render.output import print_error, print_internal_error, print_warning
-from omnigraph.errors import InvalidInput, OmnigraphError
-
-FAILURE = 1
+from omnigraph.cli.failures import reported_failures
+from omnigraph.cli.old_options import refuse_old_options
+from omnigraph.cli.render.output import print_warning
+from omnigraph.errors import InvalidInput
 
 # Options of `omnigraph` itself that may also be written after a command: flags, and options with a value.
 GLOBAL_FLAGS = frozenset({"--debug", "--version", "-v", "--yes", "--quiet", "--no-pager"})
@@ -133,31 +131,14 @@ class CommandLine(TyperGroup):
         words = hoist_globals(sys.argv[1:] if args is None else args)
         debug = "--debug" in words[: words.index("--")] if "--" in words else "--debug" in words
         words, warning = replace_old_spelling(words)
-        try:
-            try:
-                refuse_invalid_unicode(self, words)
-                if warning:
-                    print_warning(warning)
-                with _pager(words):
-                    return super().main(words, *rest, **extra)
-            finally:
-                # A closed pipe is detected here. At interpreter exit it could not be handled.
-                if sys.stdout is not None:
-                    sys.stdout.flush()
-        except OmnigraphError as error:
-            _report(error, debug)
-        except BrokenPipeError:
-            # The reader closed the pipe, as `head` does. Nothing is printed.
-            _discard_stdout()
-        except OSError as error:
-            _discard_stdout()
-            reason = error.strerror or str(error)
-            # Without a file name the error is about stdout.
-            named = f"{error.filename}: {reason.lower()}" if error.filename else None
-            _report(InvalidInput(named or f"cannot write the output: {reason}"), debug)
-        except Exception as error:  # noqa: BLE001 - an internal error is reported without a traceback
-            _report(error, debug)
-        sys.exit(FAILURE)
+        as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
+        with reported_failures(debug=debug, as_json=as_json):
+            refuse_invalid_unicode(self, words)
+            if warning:
+                print_warning(warning)
+            refuse_old_options(words)
+            with _pager(words):
+                return super().main(words, *rest, **extra)
 
 
 def _pager(words: Sequence[str]) -> AbstractContextManager[None]:
@@ -169,22 +150,3 @@ def _pager(words: Sequence[str]) -> AbstractContextManager[None]:
     from omnigraph.cli.render.pager import paged_output
 
     return paged_output()
-
-
-def _report(error: Exception, debug: bool) -> None:
-    # stderr may be closed too. The exit code still reports the failure.
-    with suppress(OSError):
-        if debug:
-            traceback.print_exception(error)
-        if isinstance(error, OmnigraphError):
-            print_error(error)
-        else:
-            print_internal_error(error)
-
-
-def _discard_stdout() -> None:
-    """Redirect stdout to the null device, so that flushing its buffer at interpreter exit cannot fail again."""
-    with suppress(OSError, ValueError, AttributeError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)

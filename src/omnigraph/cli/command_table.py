@@ -64,7 +64,13 @@ COMMANDS = (
         "explain",
         "data.explain",
         "explain",
-        "Print the plan of a query without running it: scans, traversals, and why they were chosen.",
+        "Print the plan of a query: scans, traversals, and why they were chosen.",
+    ),
+    Entry(
+        "status",
+        "data.status",
+        "status",
+        "Print the address, the newest commit, the numbers of nodes, edges, branches and tags of a graph.",
     ),
     Entry(
         "get",
@@ -155,6 +161,12 @@ COMMANDS = (
         "maintenance.cleanup",
         "cleanup",
         "Garbage collection: remove files that no retained commit needs.",
+    ),
+    Entry(
+        "du",
+        "maintenance.du",
+        "du",
+        "Print the storage of each type: data, indexes, and the records of versions. Files of all branches count.",
     ),
     Entry(
         "settings",
@@ -262,6 +274,13 @@ COMMANDS = (
         global_options=False,
     ),
     Entry("profile", "serving.profile", "profile_commands", "List and show the profiles in your settings."),
+    Entry(
+        "help",
+        "help",
+        "help_command",
+        "Print the help of a command or a topic. Without an argument, list the topics.",
+        global_options=False,
+    ),
     Entry(
         "version",
         "version",

@@ -20,6 +20,7 @@ DIRECT = frozenset(
         "backup",
         "restore",
         "clone",
+        "du",
         "embed status",
         "embed refresh",
     }
@@ -58,7 +59,7 @@ WITHOUT_URI = frozenset(
     {"query", "read", "explain", "mutate", "change", "get", "history", "blame", "blob get", "blob stat"}
 )
 _CONTROL = frozenset({"cluster", "policy", "queries"})
-_LOCAL = frozenset({"alias", "embed", "fmt", "login", "logout", "pipeline", "profile", "version"})
+_LOCAL = frozenset({"alias", "embed", "fmt", "help", "login", "logout", "pipeline", "profile", "version"})
 
 
 @dataclass(frozen=True)

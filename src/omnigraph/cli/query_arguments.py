@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from omnigraph.cli.completion import complete_branch
+from omnigraph.cli.completion import complete_branch, complete_state
 from omnigraph.cli.render.output import print_warning
 from omnigraph.cli.source_files import read_source, refuse_stdin_twice
 from omnigraph.engine.engine_choice import Engine
@@ -37,6 +37,14 @@ ExternalBlobsOption: TypeAlias = Annotated[
 ]
 MessageOption: TypeAlias = Annotated[
     str | None, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
+]
+IdempotencyKeyOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--idempotency-key",
+        metavar="KEY",
+        help="Apply the write once: a repeated command with the same key returns the first commit.",
+    ),
 ]
 OutOption: TypeAlias = Annotated[
     str | None,
@@ -74,7 +82,10 @@ BranchOption: TypeAlias = Annotated[
     typer.Option("--branch", metavar="BRANCH", help="Branch; default main.", autocompletion=complete_branch),
 ]
 SnapshotOption: TypeAlias = Annotated[
-    str | None, typer.Option("--snapshot", metavar="COMMIT", help="Read the state of this commit.")
+    str | None,
+    typer.Option(
+        "--snapshot", metavar="COMMIT", help="Read the state of this commit.", autocompletion=complete_state
+    ),
 ]
 
 

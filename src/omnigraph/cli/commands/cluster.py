@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from omnigraph.cli.command_line import FAILURE
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.options import GlobalOptions, refuse_options
 from omnigraph.cli.render.cluster_report import print_report
 from omnigraph.cli.render.output import print_json

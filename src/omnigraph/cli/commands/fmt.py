@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from omnigraph.cli.command_line import FAILURE
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.render.output import count, print_diff, print_error, print_line, print_verbatim
 from omnigraph.cli.source_files import (
     STDIN,

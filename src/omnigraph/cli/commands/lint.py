@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.command_line import FAILURE
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.options import GlobalOptions, no_graph_error, refuse_graph_options
 from omnigraph.cli.render.output import (
     count,

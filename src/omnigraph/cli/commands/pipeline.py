@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from omnigraph.cli.command_line import FAILURE
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.options import GlobalOptions
 from omnigraph.cli.query_arguments import SparkOption
 from omnigraph.cli.render.output import count, escape_unprintable, print_json, print_line, print_status

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.commands.init import refuse_cluster
 from omnigraph.cli.confirmation import announce
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.options import GlobalOptions, refuse_graph_options
 from omnigraph.cli.query_arguments import BranchOption, MessageOption, refuse_local_options
 from omnigraph.cli.render.output import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omnigraph import __version__
+from omnigraph.cli.failures import reported_failures
 from omnigraph.cli.render.output import print_line
 
 
@@ -12,3 +13,9 @@ def version() -> None:
 
     print_line(f"omnigraph {__version__}")
     print_line(f"internal-schema {format_version.CURRENT}")
+
+
+def main() -> None:
+    """Run `omnigraph version` without the parser of the command line."""
+    with reported_failures():
+        version()

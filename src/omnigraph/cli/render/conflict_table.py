@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from omnigraph.api.display.text_table import cell, table_lines
-from omnigraph.cli.command_line import FAILURE
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.merge_options import SIDES
 from omnigraph.cli.precondition import report_lost_precondition
 from omnigraph.cli.render.output import (

@@ -81,6 +81,18 @@ def print_error(error: OmnigraphError) -> None:
     _write(sys.stderr, "\n".join(f"{label} {escape_controls(problem)}" for problem in _error_blocks(error)))
 
 
+def print_error_json(error: OmnigraphError) -> None:
+    """Print an error on stderr as one JSON document: its message, code, hint and details."""
+    from omnigraph.protocol.codec import encode_error
+
+    encoded = encode_error(error)
+    location = {name: value for name, value in (encoded["location"] or {}).items() if value is not None}
+    document = {"error": error.message, "code": error.code, "hint": error.hint, "location": location}
+    document |= {name: encoded.get(name) for name in ("details", "violations", "conflicts")}
+    shown = {name: value for name, value in document.items() if value}
+    _write(sys.stderr, json.dumps(shown, indent=2))
+
+
 def print_internal_error(error: BaseException) -> None:
     """Print an unexpected exception, which is a bug, without its traceback."""
     label = _styled("error:", STYLES["ERROR"], sys.stderr)

@@ -15,6 +15,7 @@ from omnigraph.cli.query_arguments import (
     BranchOption,
     EngineOption,
     ExternalBlobsOption,
+    IdempotencyKeyOption,
     MessageOption,
     SparkOption,
     refuse_local_options,
@@ -116,6 +117,7 @@ def load(
         ),
     ] = None,
     message: MessageOption = None,
+    idempotency_key: IdempotencyKeyOption = None,
     engine: EngineOption = "auto",
     spark: SparkOption = None,
     mapping: Annotated[
@@ -181,6 +183,7 @@ def load(
         "rejects": rejects,
         "max_rejects": max_rejects,
         "message": message,
+        "idempotency_key": idempotency_key,
         "engine": engine,
         "spark": spark,
         "dry_run": dry_run,

@@ -10,6 +10,7 @@ from omnigraph.cli.completion import complete_branch
 from omnigraph.cli.precondition import report_lost_precondition
 from omnigraph.cli.query_arguments import (
     ExternalBlobsOption,
+    IdempotencyKeyOption,
     MessageOption,
     ParamsFileOption,
     ParamsOption,
@@ -50,6 +51,7 @@ def mutate(
         ),
     ] = None,
     message: MessageOption = None,
+    idempotency_key: IdempotencyKeyOption = None,
     external_blobs: ExternalBlobsOption = None,
     durability: DurabilityOption = "full",
     json: JsonOption = False,
@@ -65,6 +67,8 @@ def mutate(
     )
     if request.is_stored and message is not None:
         raise InvalidInput("a stored mutation takes no message; --message does not apply.")
+    if request.is_stored and idempotency_key is not None:
+        raise InvalidInput("a stored mutation takes no key; --idempotency-key does not apply.")
     with (
         report_lost_precondition(json=json),
         open_graph(target, "rw", durability, external_blobs=external_blobs) as graph,
@@ -79,10 +83,14 @@ def mutate(
                 branch=branch,
                 message=message,
                 if_commit=if_commit,
+                idempotency_key=idempotency_key,
             )
         document = change_body(receipt, branch, graph.actor)
     if json:
         print_json(document)
+        return
+    if receipt.replayed and receipt.commit is not None:
+        print_line(f"already applied to {branch} as commit {receipt.commit.id}")
         return
     print_line(
         f"changed {branch} via {document['query_name']}:"

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.completion import complete_branch
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.options import GlobalOptions
 from omnigraph.cli.render.output import print_error, print_line, print_note
 from omnigraph.cli.settings.config import TextFormat, load_config

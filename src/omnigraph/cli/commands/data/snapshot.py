@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from omnigraph.cli.completion import complete_branch, complete_state
 from omnigraph.cli.render.output import print_json, print_line
 from omnigraph.cli.state_arguments import read_moment
 from omnigraph.cli.target import JsonOption, UriArgument, open_graph, resolve_target
@@ -15,12 +16,18 @@ def snapshot(
     ctx: typer.Context,
     uri: UriArgument = None,
     branch: Annotated[
-        str | None, typer.Option("--branch", metavar="BRANCH", help="Branch; default main.")
+        str | None,
+        typer.Option(
+            "--branch", metavar="BRANCH", help="Branch; default main.", autocompletion=complete_branch
+        ),
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
-            "--at", metavar="COMMIT|TIME", help="An earlier state: a commit id, or a time on the branch."
+            "--at",
+            metavar="COMMIT|TIME",
+            help="An earlier state: a commit id, or a time on the branch.",
+            autocompletion=complete_state,
         ),
     ] = None,
     json: JsonOption = False,

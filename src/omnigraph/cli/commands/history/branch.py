@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from omnigraph.cli.command_line import FAILURE
-from omnigraph.cli.completion import complete_branch
+from omnigraph.cli.completion import complete_branch, complete_state
 from omnigraph.cli.confirmation import announce, require_consent
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.merge_options import (
     DryRunOption,
     IfCommitOption,
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 branch_commands = typer.Typer(help="Create, list, merge and delete branches.", no_args_is_help=True)
 
+ExistingArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the branch.", autocompletion=complete_branch)
+]
 NameArgument: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="Name of the branch.")]
 
 
@@ -36,7 +39,13 @@ def create(
     ctx: typer.Context,
     name: NameArgument,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="BRANCH", help="Branch to start from; default main.")
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="BRANCH",
+            help="Branch to start from; default main.",
+            autocompletion=complete_branch,
+        ),
     ] = None,
     at: Annotated[
         str | None,
@@ -44,6 +53,7 @@ def create(
             "--at",
             metavar="COMMIT|TIME",
             help="Start from an earlier state: a commit id, or a time on --from.",
+            autocompletion=complete_state,
         ),
     ] = None,
     uri: UriOption = None,
@@ -107,7 +117,7 @@ def list_(
 @branch_commands.command(epilog=EPILOG)
 def delete(
     ctx: typer.Context,
-    name: NameArgument,
+    name: ExistingArgument,
     uri: UriOption = None,
     durability: DurabilityOption = "full",
     json: JsonOption = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.cli.completion import complete_branch, complete_state
 from omnigraph.cli.render.change_lines import (
     KindOption,
     OpOption,
@@ -37,7 +38,10 @@ def list_(
     ctx: typer.Context,
     uri: UriArgument = None,
     branch: Annotated[
-        str | None, typer.Option("--branch", metavar="BRANCH", help="Branch; default main.")
+        str | None,
+        typer.Option(
+            "--branch", metavar="BRANCH", help="Branch; default main.", autocompletion=complete_branch
+        ),
     ] = None,
     limit: Annotated[
         int | None,
@@ -81,7 +85,9 @@ def list_(
 @commit_commands.command(epilog=EPILOG)
 def show(
     ctx: typer.Context,
-    id_: Annotated[str, typer.Argument(metavar="ID", help="Id of the commit.")],
+    id_: Annotated[
+        str, typer.Argument(metavar="ID", help="Id of the commit.", autocompletion=complete_state)
+    ],
     uri: UriOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -107,7 +113,9 @@ def show(
 @commit_commands.command(epilog=EPILOG)
 def changes(
     ctx: typer.Context,
-    id_: Annotated[str, typer.Argument(metavar="ID", help="Id of the commit.")],
+    id_: Annotated[
+        str, typer.Argument(metavar="ID", help="Id of the commit.", autocompletion=complete_state)
+    ],
     limit: PageSizeOption = None,
     page_token: Annotated[
         str | None, typer.Option("--page-token", metavar="TOKEN", help="Print only this page.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.cli.completion import complete_state
 from omnigraph.cli.render.change_lines import (
     KindOption,
     OpOption,
@@ -27,9 +28,18 @@ def diff(
     ctx: typer.Context,
     before: Annotated[
         str,
-        typer.Argument(metavar="A", help="State to compare from: a branch, a commit id, or a time on main."),
+        typer.Argument(
+            metavar="A",
+            help="State to compare from: a branch, a commit id, or a time on main.",
+            autocompletion=complete_state,
+        ),
     ],
-    after: Annotated[str, typer.Argument(metavar="B", help="State to compare with, in the same form.")],
+    after: Annotated[
+        str,
+        typer.Argument(
+            metavar="B", help="State to compare with, in the same form.", autocompletion=complete_state
+        ),
+    ],
     kinds: KindOption = None,
     types: TypeOption = None,
     ops: OpOption = None,

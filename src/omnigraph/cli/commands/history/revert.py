@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.command_line import FAILURE
+from omnigraph.cli.completion import complete_state
 from omnigraph.cli.confirmation import announce
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.merge_options import (
     DryRunOption,
     IfCommitOption,
@@ -23,7 +24,9 @@ from omnigraph.cli.target import DurabilityOption, JsonOption, UriOption, open_g
 
 def revert(
     ctx: typer.Context,
-    commit: Annotated[str, typer.Argument(metavar="COMMIT", help="Commit to revert.")],
+    commit: Annotated[
+        str, typer.Argument(metavar="COMMIT", help="Commit to revert.", autocompletion=complete_state)
+    ],
     branch: BranchOption = None,
     dry_run: DryRunOption = False,
     resolve_: ResolveOption = None,

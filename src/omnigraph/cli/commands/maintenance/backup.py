@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import typer
 
-from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.commands.init import refuse_cluster
+from omnigraph.cli.completion import complete_branch, complete_state
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.render.output import count, print_json, print_line, print_note, print_warning
 from omnigraph.cli.render.progress_bar import show_progress
 from omnigraph.cli.storage_errors import explain_storage_errors
@@ -60,7 +61,12 @@ def backup(
     target: TargetArgument,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="COMMIT", help="Leave out the data of the ancestors of this commit."),
+        typer.Option(
+            "--since",
+            metavar="COMMIT",
+            help="Leave out the data of the ancestors of this commit.",
+            autocompletion=complete_state,
+        ),
     ] = None,
     verify: VerifyOption = "quick",
     skip_damaged: SkipDamagedOption = False,
@@ -104,7 +110,13 @@ def clone(
     source: SourceArgument,
     target: NewArgument,
     branch: Annotated[
-        str, typer.Option("--branch", metavar="NAME", help="Branch that becomes main of the new graph.")
+        str,
+        typer.Option(
+            "--branch",
+            metavar="NAME",
+            help="Branch that becomes main of the new graph.",
+            autocompletion=complete_branch,
+        ),
     ] = "main",
     history: Annotated[
         bool,

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.confirmation import announce, require_consent
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.render.output import print_error, print_json, print_line, print_note
 from omnigraph.cli.target import GraphTarget, JsonOption, UriArgument, open_graph, resolve_target
 from omnigraph.errors import StorageError

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from omnigraph.cli.command_line import FAILURE
 from omnigraph.cli.confirmation import announce
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.query_arguments import BranchOption, EngineOption, MessageOption, SparkOption
 from omnigraph.cli.render.output import count, print_error, print_json, print_line
 from omnigraph.cli.render.progress_bar import show_progress

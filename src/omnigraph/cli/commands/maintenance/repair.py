@@ -10,8 +10,9 @@ import typer
 
 from omnigraph.api.interface.graph_maintenance import RepairOptions
 from omnigraph.api.results.maintenance_reports import Repair
-from omnigraph.cli.command_line import FAILURE
+from omnigraph.cli.completion import complete_branch, complete_state
 from omnigraph.cli.confirmation import announce
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.render.output import count, escape_unprintable, print_json, print_line
 from omnigraph.cli.target import GraphTarget, JsonOption, UriArgument, open_graph, resolve_target
 from omnigraph.errors import StorageError
@@ -32,12 +33,16 @@ def repair(
             "--reset-branch",
             metavar="BRANCH",
             help="Reset a damaged branch to an intact commit of its history.",
+            autocompletion=complete_branch,
         ),
     ] = None,
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="COMMIT", help="Commit of the reset. Default: the newest intact commit."
+            "--to",
+            metavar="COMMIT",
+            help="Commit of the reset. Default: the newest intact commit.",
+            autocompletion=complete_state,
         ),
     ] = None,
     json: JsonOption = False,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.command_line import FAILURE
+from omnigraph.cli.completion import complete_branch
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.query_arguments import EngineOption, SparkOption
 from omnigraph.cli.render.output import count, escape_unprintable, print_json, print_line, print_status
 from omnigraph.cli.render.progress_bar import Report, show_progress
@@ -25,7 +26,12 @@ def verify(
     uri: UriArgument = None,
     branch: Annotated[
         str | None,
-        typer.Option("--branch", metavar="BRANCH", help="Check one branch. Default: all branches."),
+        typer.Option(
+            "--branch",
+            metavar="BRANCH",
+            help="Check one branch. Default: all branches.",
+            autocompletion=complete_branch,
+        ),
     ] = None,
     all_commits: Annotated[
         bool,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from omnigraph.cli.command_line import FAILURE
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.render.output import count, escape_unprintable, print_json, print_line
 from omnigraph.cli.settings.clusters import find_source, resolve_cluster
 from omnigraph.cli.target import EPILOG, JsonOption

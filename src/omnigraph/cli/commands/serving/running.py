@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.command_line import FAILURE
+from omnigraph.cli.failures import FAILURE
 from omnigraph.cli.render.output import escape_unprintable, print_json, print_line
 from omnigraph.cli.target import JsonOption, UriArgument, open_graph, resolve_target
 from omnigraph.errors import InvalidInput

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.commands.serving.hosted_address import find_hosting, is_graph
 from omnigraph.cli.options import GlobalOptions
 from omnigraph.cli.settings.config import load_config
 from omnigraph.errors import InvalidInput
@@ -20,8 +21,8 @@ def serve(
     config: Annotated[
         str | None,
         typer.Argument(
-            metavar="CONFIG",
-            help="YAML configuration, a path or s3:// URI, a folder of *.omni graphs, or a cluster.",
+            metavar="CONFIG|GRAPH",
+            help="YAML configuration, a path or s3:// URI, a folder of *.omni graphs, a cluster, or one graph.",
         ),
     ] = None,
     bind: Annotated[
@@ -131,7 +132,8 @@ def serve(
         metrics=metrics,
         studio=studio,
     )
-    run(config or _cluster(ctx, str(cluster)), options, os.environ)
+    served = find_hosting(config) if config is not None and is_graph(config) else config
+    run(served or _cluster(ctx, str(cluster)), options, os.environ)
 
 
 def _cluster(ctx: typer.Context, named: str) -> str:

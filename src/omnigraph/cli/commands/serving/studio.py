@@ -5,22 +5,17 @@ from __future__ import annotations
 import os
 import re
 import webbrowser
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from omnigraph.cli.commands.lint import MANIFEST
+from omnigraph.cli.commands.serving.hosted_address import find_hosting
 from omnigraph.cli.options import GlobalOptions
 from omnigraph.cli.render.output import print_line
 from omnigraph.cli.settings.servers import is_url
 from omnigraph.errors import InvalidInput
 from omnigraph.extras import requires
 
-if TYPE_CHECKING:
-    from omnigraph.api.hosting.graph_sources import Hosting
-
-_CONFIG_SUFFIXES = (".yaml", ".yml")
 _TOKENS = "OMNIGRAPH_SERVER_BEARER_TOKEN"
 _GRAPH_URL = re.compile(r"(?P<server>.+)/graphs/(?P<graph>[^/]+)/?\Z")
 
@@ -59,28 +54,13 @@ def studio(
     with requires("server", "the Studio"):
         from omnigraph.server.run import ServeOptions, serve
 
-    hosting = _hosting(address)
+    hosting = find_hosting(address)
     environment = dict(os.environ)
     if not isinstance(hosting, str):
         # The tokens of a server do not apply to graphs that this user opens alone.
         environment = {name: value for name, value in environment.items() if not name.startswith(_TOKENS)}
     options = ServeOptions(bind, unauthenticated=True, workers=1, studio=True)
     serve(hosting, options, environment, lambda url: _show(f"{url}/studio/", opens=not no_open))
-
-
-def _hosting(address: str) -> Hosting | str:
-    """Return the graph, or the path of a configuration or a folder of graphs."""
-    from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
-    from omnigraph.api.hosting.hosting_config import GRAPH_SUFFIX
-
-    path = Path(address)
-    is_folder = path.is_dir() and not (path / MANIFEST).is_dir()
-    if is_folder or path.suffix in _CONFIG_SUFFIXES:
-        return address
-    name = address.rstrip("/").rpartition("/")[2].removesuffix(GRAPH_SUFFIX)
-    # The id is only the name of the graph in the address of the page.
-    id_ = re.sub(r"[^a-zA-Z0-9-]+", "-", name).strip("-")[:64] or "graph"
-    return Hosting((GraphSource(id_, address),))
 
 
 def _served_studio(url: str) -> str:
