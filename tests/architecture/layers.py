@@ -42,8 +42,11 @@ LAYERS: tuple[frozenset[str], ...] = tuple(frozenset(names) for names, _ in ROWS
 SURFACES = LAYERS[-1]
 
 # Neighbours in one row that may know each other, in this direction only. The command line is the one
-# executable, so it is what starts the other surfaces. The server serves the files of the Studio.
-PEERS = frozenset({("cli", "server"), ("cli", "mcp"), ("cli", "studio"), ("server", "studio")})
+# executable, so it is what starts the other surfaces. The server serves the files of the Studio, and MCP
+# over HTTP.
+PEERS = frozenset(
+    {("cli", "server"), ("cli", "mcp"), ("cli", "studio"), ("server", "studio"), ("server", "mcp")}
+)
 
 STORAGE_LIBRARIES = frozenset({"lance", "obstore"})
 # The languages and the catalog are pure: text and data in, data out.

@@ -11,11 +11,15 @@ from urllib.parse import urlsplit
 from omnigraph.errors import InvalidInput, OmnigraphError
 
 if TYPE_CHECKING:
+    import httpx
+
     from omnigraph.client.graph import RemoteGraph
 
 # The number of seconds without a byte after which a read fails. The server times out a little earlier, with an
 # error that says why.
 READ_TIMEOUT = 360.0
+# The address of a server in the same process.
+LOCAL = "http://localhost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,17 @@ def connect(
             return _connect_to_public_server(connection)
         raise
     return RemoteGraph(transport, actor, connection)
+
+
+def connect_through(
+    adapter: httpx.BaseTransport, graph: str, token: str | None, actor: str | None
+) -> RemoteGraph:
+    """Return a handle on a graph whose server is reached through an adapter, such as one in the same process."""
+    from omnigraph.client.graph import RemoteGraph
+    from omnigraph.client.transport import Transport
+
+    transport = Transport(graph_url(LOCAL, graph), check_token(token), READ_TIMEOUT, adapter=adapter)
+    return RemoteGraph(transport, actor, {"url": LOCAL, "graph": graph, "token": token})
 
 
 def _connect_to_public_server(connection: Mapping[str, Any]) -> RemoteGraph:

@@ -57,7 +57,8 @@ class Transport:
     """Requests below one URL. Thread-safe. A `path` begins with ``/``.
 
     Parameters and body members that are None are omitted. `timeout` is the number of seconds that a read waits
-    for the next bytes, None for no limit. A write has no timeout, because its outcome would be unknown.
+    for the next bytes, None for no limit. A write has no timeout, because its outcome would be unknown. An
+    `adapter` replaces the network.
     """
 
     # Whether the server implements only the public contract; see `PublicTransport`.
@@ -69,8 +70,10 @@ class Transport:
         token: str | None = None,
         timeout: float | None = None,
         ca_file: str | None = None,
+        adapter: httpx.BaseTransport | None = None,
     ) -> None:
         self.url = url
+        self._adapter = adapter
         self._verify = _certificate_check(url, ca_file)
         self._headers = httpx.Headers({"Accept": EXACT})
         if is_loopback_url(url):
@@ -251,7 +254,7 @@ class Transport:
 
     def _open(self) -> None:
         """Create an empty connection pool."""
-        pool = httpx.HTTPTransport(
+        pool = self._adapter or httpx.HTTPTransport(
             verify=self._verify,
             limits=httpx.Limits(
                 max_connections=None,

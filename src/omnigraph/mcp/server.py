@@ -1,9 +1,9 @@
-"""The MCP server of one graph: handlers of the protocol, and the stdio transport."""
+"""The MCP server of one graph: handlers of the protocol, and its transports."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -135,15 +135,20 @@ def serve_stdio(graph: Graph, *, read_only: bool = False) -> None:
     anyio.run(_serve_stdio, graph, read_only)
 
 
-def make_server(graph: Graph, *, read_only: bool) -> Server[Any]:
+def find_tools(graph: Graph, *, read_only: bool) -> dict[str, Tool[Any]]:
+    """Return the tools of a graph by name, with one for each stored query. Requests the stored queries."""
+    fixed = (*READ_TOOLS, *WRITE_TOOLS)
+    tools = [*fixed, *stored_query_tools(graph, {tool.name for tool in fixed})]
+    return {tool.name: tool for tool in tools if not (read_only and tool.writes)}
+
+
+def make_server(graph: Graph, tools: Mapping[str, Tool[Any]], *, read_only: bool) -> Server[Any]:
     """Return the MCP server of a graph, without a transport. Call it in the event loop."""
     from omnigraph import __version__
 
-    fixed = (*READ_TOOLS, *WRITE_TOOLS)
-    tools = [*fixed, *stored_query_tools(graph, {tool.name for tool in fixed})]
     handlers = GraphServer(
         graph,
-        {tool.name: tool for tool in tools if not (read_only and tool.writes)},
+        tools,
         {} if read_only else {prompt.name: prompt for prompt in PROMPTS},
         CapacityLimiter(_THREADS),
     )
@@ -197,6 +202,26 @@ def _describe(tool: Tool[Any]) -> types.Tool:
 
 
 async def _serve_stdio(graph: Graph, read_only: bool) -> None:
-    server = make_server(graph, read_only=read_only)
+    server = make_server(graph, find_tools(graph, read_only=read_only), read_only=read_only)
     async with stdio_server() as (reader, writer):
         await server.run(reader, writer, server.create_initialization_options())
+
+
+async def serve_request(
+    graph: Graph, scope: MutableMapping[str, Any], receive: Any, send: Any, *, read_only: bool, max_bytes: int
+) -> None:
+    """Answer one request of the streamable HTTP transport (ASGI), without a session.
+
+    Every request stands for itself, so that any process of a server can answer it.
+    """
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    tools = await to_thread.run_sync(partial(find_tools, graph, read_only=read_only))
+    manager = StreamableHTTPSessionManager(
+        make_server(graph, tools, read_only=read_only),
+        json_response=True,
+        stateless=True,
+        max_request_body_size=max_bytes,
+    )
+    async with manager.run():
+        await manager.handle_request(scope, receive, send)

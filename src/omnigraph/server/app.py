@@ -26,6 +26,7 @@ from omnigraph.budget.query_budget import TEMPORARY
 from omnigraph.engine.database_limits import DatabaseLimits, set_default_limits
 from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.protocol.codec import EXACT, encode_error
+from omnigraph.server import mcp_endpoint
 from omnigraph.server.graph_metrics import GraphCollector
 from omnigraph.server.hosted_graphs import ServerResources
 from omnigraph.server.http.admission import Admission
@@ -95,6 +96,7 @@ ROUTE_MODULES = (
     export_files,
     maintenance,
     running_queries,
+    mcp_endpoint,
 )
 _UNAUTHENTICATED_PATHS = frozenset({"/healthz", "/readyz"})
 _REPORTED_PROBLEMS = 3
@@ -106,7 +108,8 @@ class AppOptions:
 
     If `is_local` is true, only local requests are accepted; see `check_local`. Web pages of `cors_origins` may read
     responses. `metrics` is who may read `/metrics`, and anyone may read them on `metrics_socket`.
-    OpenTelemetry spans are sent to `traces_endpoint`. `studio` serves the web interface.
+    OpenTelemetry spans are sent to `traces_endpoint`. `studio` serves the web interface, and `mcp` each graph to
+    agents.
     """
 
     is_local: bool = False
@@ -116,6 +119,7 @@ class AppOptions:
     metrics_socket: socket.socket | None = None
     traces_endpoint: str | None = None
     studio: bool = False
+    mcp: bool = False
 
 
 def create_app(resources: ServerResources, options: AppOptions | None = None) -> FastAPI:
@@ -144,6 +148,8 @@ def create_app(resources: ServerResources, options: AppOptions | None = None) ->
     app.state.rate_limiter = options.rate_limiter
     app.state.traces_endpoint = options.traces_endpoint
     app.state.studio = options.studio
+    app.state.mcp = options.mcp
+    app.state.cors_origins = options.cors_origins
     # The other processes of the server.
     app.state.peers = None
     app.state.admission = Admission(resources.limits)

@@ -64,6 +64,7 @@ class ServeOptions:
     cors_origins: tuple[str, ...] = ()
     metrics: str | None = None
     studio: bool = False
+    mcp: bool = False
 
 
 def serve(
@@ -130,6 +131,7 @@ def serve(
         RateLimiter(limits.actor_rate, limits.actor_burst) if limits.actor_rate else None,
         traces_endpoint=find_traces_endpoint(environment),
         studio=options.studio,
+        mcp=options.mcp,
     )
     with ExitStack() as sockets:
         if access.bind is not None:

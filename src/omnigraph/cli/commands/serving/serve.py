@@ -98,6 +98,9 @@ def serve(
     studio: Annotated[
         bool, typer.Option("--studio", help="Serve the Studio, the web interface, at /studio.")
     ] = False,
+    mcp: Annotated[
+        bool, typer.Option("--mcp", help="Serve each graph to agents over MCP, at /graphs/ID/mcp.")
+    ] = False,
 ) -> None:
     """Serve graphs over HTTP until the process is stopped.
 
@@ -108,6 +111,10 @@ def serve(
     with requires("server", "the HTTP server"):
         from omnigraph.server.run import ServeOptions
         from omnigraph.server.run import serve as run
+
+    if mcp:
+        with requires("mcp", "the MCP server"):
+            import omnigraph.mcp.server  # noqa: F401 - fails now rather than at the first request
 
     chosen = ctx.find_object(GlobalOptions) or GlobalOptions()
     for option in chosen.names():
@@ -131,6 +138,7 @@ def serve(
         cors_origins=tuple(cors_origin or ()),
         metrics=metrics,
         studio=studio,
+        mcp=mcp,
     )
     served = find_hosting(config) if config is not None and is_graph(config) else config
     run(served or _cluster(ctx, str(cluster)), options, os.environ)
