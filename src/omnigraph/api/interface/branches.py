@@ -25,6 +25,11 @@ class Branch:
 class Branches(ABC):
     """The branches of a graph; the `branches` attribute of `Graph`. A notebook displays their names."""
 
+    def __repr__(self) -> str:
+        names = self.list(limit=_SHOWN_BRANCHES + 1)
+        more = ", …" if len(names) > _SHOWN_BRANCHES else ""
+        return f"Branches({', '.join(names[:_SHOWN_BRANCHES])}{more})"
+
     def _repr_html_(self) -> str:
         from omnigraph.api.display.html_table import html_table
 

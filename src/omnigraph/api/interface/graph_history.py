@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from omnigraph.api.results.commit_list import CommitList
 from omnigraph.api.results.commits import At, Commit, check_limit
 from omnigraph.api.results.history import EntityVersion, PropertyOrigin
 from omnigraph.errors import InvalidInput
@@ -67,7 +68,7 @@ class GraphHistory(ABC):
         if isinstance(types, str):
             raise InvalidInput(f"expected a list of types, got the text '{types}'")
         names = tuple(require_text("type", name) for name in types or ())
-        return self._commits(LogOptions(branch, limit, actor, at, since, names, merged))
+        return CommitList(self._commits(LogOptions(branch, limit, actor, at, since, names, merged)))
 
     @abstractmethod
     def commit(self, id: str) -> Commit:  # noqa: A002 - the name is part of the API

@@ -57,6 +57,10 @@ class SchemaOptions:
 class SchemaView(ABC):
     """The schema of a graph; the `schema` attribute of `Graph`."""
 
+    def __repr__(self) -> str:
+        """Return the text of the schema of the branch ``main``."""
+        return self.source()
+
     def _repr_html_(self) -> str:
         """Return a picture of the types of the branch ``main``, for notebooks."""
         from omnigraph.api.display.graph_picture import draw_schema

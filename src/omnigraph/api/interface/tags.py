@@ -40,6 +40,9 @@ class Tags(ABC):
     A tag can stand wherever a commit id can. It never moves, and garbage collection keeps the data of its commit.
     """
 
+    def __repr__(self) -> str:
+        return f"Tags({', '.join(tag.name for tag in self.list())})"
+
     def create(
         self, name: str, at: State = "main", *, message: str | None = None, actor: str | None = None
     ) -> Tag:

@@ -10,11 +10,12 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from omnigraph.api.local.index_labels import name_index_labels
 from omnigraph.api.results.commits import Commit
 from omnigraph.api.results.loads import LoadReceipt
 from omnigraph.api.results.receipts import by_type_name
 from omnigraph.engine.engine_choice import wants_spark
-from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
+from omnigraph.errors import ConstraintViolation, InvalidInput, NotFound, OmnigraphError
 from omnigraph.load.load_request import LoadPart, LoadRequest
 from omnigraph.load.reject_limit import RejectLimit
 from omnigraph.load.reject_log import RejectLog
@@ -66,6 +67,8 @@ def run_load(
             else:
                 receipt, prepared = _load_locally(repository, request, target, warnings, cache)
         except OmnigraphError as error:
+            if isinstance(error, InvalidInput | ConstraintViolation):
+                name_index_labels(error, request.source)
             if target is not None:
                 target.write_refused(error)
                 target.deliver()
