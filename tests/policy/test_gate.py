@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import cedarpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,6 +111,25 @@ def test_gate_decides_repeated_requests_independently() -> None:
     for _ in range(2):
         for actor, access in asked:
             assert gate.decide(actor, access).matched_rule_id == by_the_book(bundle, actor, access)
+
+
+def test_gate_evaluates_unprotected_branches_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated: list[str] = []
+    evaluate = cedarpy.is_authorized
+
+    def count(request: dict[str, Any], *arguments: Any) -> Any:
+        evaluated.append(request["principal"]["id"])
+        return evaluate(request, *arguments)
+
+    monkeypatch.setattr(cedarpy, "is_authorized", count)
+    gate = Gate(read_bundle(DOCUMENT), "knowledge")
+    assert [gate.decide("act-bob", Access("change", f"work/{n}")).allowed for n in range(3)] == [True] * 3
+    denied = [gate.decide("act-bob", Access("branch_merge", f"work/{n}", "main")).message for n in range(3)]
+    text = (
+        "policy denied action 'branch_merge' on branch 'work/{}' targeting branch 'main' for actor 'act-bob'"
+    )
+    assert denied == [text.format(n) for n in range(3)]
+    assert evaluated == ["act-bob"] * 2
 
 
 def test_gate_normalizes_the_branch_name() -> None:

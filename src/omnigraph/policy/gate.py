@@ -14,7 +14,7 @@ from omnigraph.errors import InvalidInput, PermissionDenied
 from omnigraph.policy.bundle import PolicyBundle, Rule
 from omnigraph.policy.decision_log import log_decision
 
-_CACHED_DECISIONS = 1_024
+_CACHED_RESULTS = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,19 @@ class Gate:
 
     def decide(self, actor: str | None, access: Access) -> Decision:
         """Evaluate an access. If several rules allow it, the decision names the one with the smallest id."""
-        return self._cached_decide(actor, access)
+        if actor is None or actor not in self._groups:
+            shown = "no actor" if actor is None else f"unknown actor '{actor}'"
+            return Decision(False, None, f"policy denied action '{access.action}' for {shown}")
+        matched = self._cached_evaluate(
+            actor, access.action, self._is_protected(access.branch), self._is_protected(access.target_branch)
+        )
+        if matched is not None:
+            return Decision(True, matched, f"policy allowed action '{access.action}' for actor '{actor}'")
+        source = _branch_phrase(" on branch", access.branch)
+        target = _branch_phrase(" targeting branch", access.target_branch)
+        return Decision(
+            False, None, f"policy denied action '{access.action}'{source}{target} for actor '{actor}'"
+        )
 
     def may_allow(self, actor: str | None, action: str) -> bool:
         """Return whether a rule allows the action to the actor on any branch.
@@ -121,40 +133,34 @@ class Gate:
         return any(rule.group in groups and action in rule.actions for rule in self.bundle.rules)
 
     @cached_property
-    def _cached_decide(self) -> Callable[[str | None, Access], Decision]:
-        # Bundles are immutable, so decisions can be cached. An evaluation by Cedar takes longer than many reads.
-        return lru_cache(_CACHED_DECISIONS)(self._decide)
+    def _cached_evaluate(self) -> Callable[[str, str, bool | None, bool | None], str | None]:
+        # Bundles are immutable, so results can be cached. An evaluation by Cedar takes longer than many reads.
+        # Rules do not compare names of branches, so that short-lived branches share one result.
+        return lru_cache(_CACHED_RESULTS)(self._evaluate)
 
-    def _decide(self, actor: str | None, access: Access) -> Decision:
-        if actor is None or actor not in self._groups:
-            shown = "no actor" if actor is None else f"unknown actor '{actor}'"
-            return Decision(False, None, f"policy denied action '{access.action}' for {shown}")
+    def _evaluate(self, actor: str, action: str, branch: bool | None, target: bool | None) -> str | None:
+        """Return the id of the rule that allows an action, None if no rule does.
+
+        `branch` and `target` say whether the named branches are protected. None is no branch.
+        """
         request = {
             "principal": _reference("Actor", actor),
-            "action": _reference("Action", access.action),
+            "action": _reference("Action", action),
             "resource": self._resource,
-            "context": self._context(access),
+            "context": {
+                "has_branch": branch is not None,
+                "branch_is_protected": bool(branch),
+                "has_target_branch": target is not None,
+                "target_branch_is_protected": bool(target),
+            },
         }
         result = cedarpy.is_authorized(request, self._policies, self._entities(actor))
         if not result.allowed:
-            source = _branch_phrase(" on branch", access.branch)
-            target = _branch_phrase(" targeting branch", access.target_branch)
-            return Decision(
-                False, None, f"policy denied action '{access.action}'{source}{target} for actor '{actor}'"
-            )
-        matched = min(self._ids[int(reason.removeprefix("policy"))] for reason in result.diagnostics.reasons)
-        return Decision(True, matched, f"policy allowed action '{access.action}' for actor '{actor}'")
+            return None
+        return min(self._ids[int(reason.removeprefix("policy"))] for reason in result.diagnostics.reasons)
 
-    def _context(self, access: Access) -> dict[str, Any]:
-        protected = self.bundle.protected_branches
-        return {
-            "has_branch": access.branch is not None,
-            "branch": access.branch or "",
-            "branch_is_protected": access.branch in protected,
-            "has_target_branch": access.target_branch is not None,
-            "target_branch": access.target_branch or "",
-            "target_branch_is_protected": access.target_branch in protected,
-        }
+    def _is_protected(self, branch: str | None) -> bool | None:
+        return None if branch is None else branch in self.bundle.protected_branches
 
     @property
     def _resource(self) -> dict[str, str]:

@@ -77,13 +77,15 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_read_after_pushed_commits_opens_no_table(processes: Processes, opened: list[str]) -> None:
     # The first changes of a table read its schema.
     page = processes.worker.graph.feed(start="beginning")
-    processes.add("Bob", "Cid", "Dee")
+    # More commits than versions of other values in the cache.
+    people = ["Bob", "Cid", "Dee", *(f"p{number:02}" for number in range(12))]
+    processes.add(*people)
     processes.receiver.receive()
     opened.clear()
     assert processes.worker.graph.query(ONE, {"n": "Cid"}).to_dicts() == [{"name": "Cid"}]
-    assert processes.names() == ["Ann", "Bob", "Cid", "Dee"]
+    assert processes.names() == ["Ann", *people]
     page = processes.worker.graph.feed(cursor=page.cursor)
-    assert [change.id for block in page.blocks for change in block.changes] == ["Bob", "Cid", "Dee"]
+    assert [change.id for block in page.blocks for change in block.changes] == people
     assert opened == []
 
 
