@@ -128,6 +128,21 @@ def test_cache_newest_of_family_is_the_last_one_kept() -> None:
     assert newest.name == "three"
 
 
+def test_cache_keeps_as_many_versions_as_the_last_put_allows() -> None:
+    cache = Cache(10_000)
+    for version in range(20):
+        cache.put("f", version, Value(1), versions=16)
+    assert len(cache.versions("f")) == 16
+    cache.put("f", 20, Value(1), versions=4)
+    assert [cache.get("f", version) is not None for version in range(16, 21)] == [
+        False,
+        True,
+        True,
+        True,
+        True,
+    ]
+
+
 def test_cache_counts_uses_by_family_and_version() -> None:
     cache = Cache(100)
     assert [cache.count_use("f", 1) for _ in range(3)] == [1, 2, 3]

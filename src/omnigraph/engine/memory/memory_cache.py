@@ -189,7 +189,7 @@ class CachePool:
                 holders, _ = self._parts.get(identity, (0, 0))
                 self._nbytes += 0 if holders else nbytes
                 self._parts[identity] = (holders + 1, nbytes)
-            if len(versions) > max_versions:
+            while len(versions) > max_versions:
                 self._remove((family, versions[0]))
             while self._nbytes > self.budget and self._entries:
                 self._remove(next(iter(self._entries)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.memory.memory_cache import Cache
+from omnigraph.engine.memory.memory_cache import MAX_VERSIONS, Cache
 from omnigraph.engine.memory.row_numbers import LineageHeads, RowNumbers
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.deletion_files import deleted_offsets
@@ -22,6 +22,8 @@ _MAX_KEPT_BYTES = 1 << 20
 # Versions whose fragments, and small fragments whose rows, stay in memory. A group of writes makes a version and a
 # fragment for each of its writes, and a merge compares with a base that is older than several groups.
 _KEPT_VERSIONS = 256
+# The rows of so many fragments are kept only if they take at most this many bytes each.
+_TINY_BYTES = 64 << 10
 _NONE = np.zeros(0, np.uint32)
 
 
@@ -184,7 +186,8 @@ def keep_written_rows(cache: Cache, path: str, fragment: TableFragment, rows: pa
 
 def keep_rows_of_files(cache: Cache, path: str, files: str, rows: pa.Table) -> None:
     """Keep all rows of a small fragment, given its data files. No version need name the files yet."""
-    cache.put(("written", path), files, rows.combine_chunks(), _KEPT_VERSIONS)
+    versions = _KEPT_VERSIONS if rows.nbytes <= _TINY_BYTES else MAX_VERSIONS
+    cache.put(("written", path), files, rows.combine_chunks(), versions)
 
 
 def written_rows(cache: Cache, path: str, fragment: TableFragment) -> pa.Table | None:
