@@ -169,7 +169,7 @@ def _path_lines(session: ReadSession, plan: ReadPlan, rank: ir.Nearest, count: i
         return
     method, share = path.index.method, 100 * path.uncovered / rows
     yield (
-        f"  search index {method.kind} for {method.metric}, nprobes {settings.nprobes}, refine"
+        f"  search index {method.kind} for {method.metric}, nprobes {settings.nprobes_for(path.covered)}, refine"
         f" {settings.refine_for(path.index, count)}: {path.reason}"
     )
     yield f"    compare exactly {_count_rows(path.uncovered)} without an index ({share:.1f} %)"

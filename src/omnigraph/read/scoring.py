@@ -18,7 +18,6 @@ from omnigraph.search.ranking import (
 )
 from omnigraph.search.text_search import text_fields
 from omnigraph.search.vector_search import (
-    DEFAULT_NPROBES,
     SearchPath,
     SearchSettings,
     VectorSearch,
@@ -61,7 +60,7 @@ def search_settings(session: ReadSession, options: ir.SearchOptions) -> SearchSe
     exact = False if options.exact is None else session.constant(options.exact)
     return SearchSettings(
         exact is True,
-        _positive(session, "nprobes", options.nprobes) or DEFAULT_NPROBES,
+        _positive(session, "nprobes", options.nprobes),
         _positive(session, "refine", options.refine),
     )
 

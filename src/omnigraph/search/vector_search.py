@@ -31,11 +31,18 @@ from omnigraph.store.tables.vector_search import (
 
 Distances: TypeAlias = npt.NDArray[np.float64]
 
-DEFAULT_NPROBES: Final = 20
+# A segment has a partition for so many rows. The nearest rows are in more partitions if there are more of them.
+MIN_NPROBES: Final = 20
+_PARTITION_ROWS: Final = 4_096
+_NPROBES_PER_ROOT: Final = 4
 # A product quantization orders the neighbours less exactly than the others.
 DEFAULT_REFINE: Final[dict[VectorIndexKind, int]] = {"ivf_rq": 5, "ivf_pq": 20, "hnsw": 5}
-# Comparing vectors with so many numbers in all costs about as much as a search of the index.
+# Comparing vectors with so many numbers in all costs about as much as a search of the index: those that Lance takes
+# by address, and those that are read from local files (`vector_files`).
 _EXACT_NUMBERS: Final = 640_000
+_LOCAL_EXACT_NUMBERS: Final = 2_048_000
+_MIN_LOCAL_DIMENSION: Final = 64
+_MAX_LOCAL_EXACT_ROWS: Final = 20_000
 MIN_EXACT_ROWS: Final = 1_000
 MAX_EXACT_ROWS: Final = 10_000
 # The index is asked for at least so many neighbours.
@@ -55,8 +62,20 @@ class SearchSettings:
     """How a query wants an index to be searched, as in `lang.ir.SearchOptions`. `refine` depends on the index."""
 
     exact: bool = False
-    nprobes: int = DEFAULT_NPROBES
+    nprobes: int | None = None
     refine: int | None = None
+
+    def nprobes_for(self, rows: int) -> int:
+        """Return the number of partitions to search of an index that covers so many rows.
+
+        >>> [SearchSettings().nprobes_for(rows) for rows in (10_000, 200_000, 1_000_000)]
+        [20, 28, 62]
+        >>> SearchSettings(nprobes=5).nprobes_for(1_000_000)
+        5
+        """
+        if self.nprobes is not None:
+            return self.nprobes
+        return max(MIN_NPROBES, round(_NPROBES_PER_ROOT * math.sqrt(rows / _PARTITION_ROWS)))
 
     def refine_for(self, index: StoredVectorIndex, count: int = 1) -> int:
         """Return the number of neighbours for each of `count` rows whose exact distance is computed.
@@ -76,12 +95,13 @@ DEFAULT_SETTINGS: Final = SearchSettings()
 class SearchPath:
     """How candidates are searched, and why. Without an index, all of them are compared exactly.
 
-    `uncovered` is the number of rows of the table that the index does not cover.
+    `uncovered` and `covered` are the numbers of rows of the table that the index does not cover, and covers.
     """
 
     index: StoredVectorIndex | None
     reason: str
     uncovered: int = 0
+    covered: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,7 +137,11 @@ class VectorSearch:
         check_dimension(self.table.vector_dimension(self.name), self.query)
         path = self.path(len(ordinals))
         if path.index is not None and count < len(ordinals):
-            neighbours = self._neighbours(ordinals, count * self.settings.refine_for(path.index, count))
+            neighbours = self._neighbours(
+                ordinals,
+                count * self.settings.refine_for(path.index, count),
+                self.settings.nprobes_for(path.covered),
+            )
             if neighbours is not None:
                 uncovered = [
                     item.start + offsets
@@ -153,7 +177,8 @@ class VectorSearch:
         """Return how so many candidates are searched."""
         if self.settings.exact:
             return SearchPath(None, "the option `exact`")
-        few = exact_rows(self.table.vector_dimension(self.name))
+        is_local = self.table.snapshot.tables.root.local is not None
+        few = exact_rows(self.table.vector_dimension(self.name), is_local=is_local)
         if candidates <= few:
             return SearchPath(None, f"at most {few:,} candidates")
         indexes = self.table.cache.get_or_build(
@@ -174,7 +199,7 @@ class VectorSearch:
             return SearchPath(None, f"the index covers about {covered * candidates // rows:,} candidates")
         if not _is_searchable(self.query, self.metric):
             return SearchPath(None, "the query vector is too long or too short for an index")
-        return SearchPath(index, f"more than {few:,} candidates", rows - covered)
+        return SearchPath(index, f"more than {few:,} candidates", rows - covered, covered)
 
     def _stored_indexes(self) -> _StoredIndexes:
         with self.table.snapshot.reading():
@@ -182,7 +207,7 @@ class VectorSearch:
             found = find_vector_indexes(self.table.snapshot.tables, self.table.pin, physical)
         return _StoredIndexes(tuple(found))
 
-    def _neighbours(self, ordinals: Ordinals, count: int) -> Ordinals | None:
+    def _neighbours(self, ordinals: Ordinals, count: int, nprobes: int) -> Ordinals | None:
         """Return the `count` candidates that are nearest according to the index, or more of them.
 
         Returns fewer if the index has no more, and None if an exact search costs less. If not all rows are
@@ -196,7 +221,9 @@ class VectorSearch:
             is_candidate = np.zeros(numbers.size, np.bool_)
             is_candidate[ordinals] = True
             asked = math.ceil(_SURPLUS * wanted * self.table.num_rows / len(ordinals))
-        nprobes = self.settings.nprobes
+            if self.settings.nprobes is None:
+                # The nearest of some rows are farther from the query than those of all, and in more partitions.
+                nprobes = math.ceil(nprobes * (asked / wanted) ** 0.25)
         searched = -1
         while asked < len(ordinals):
             check_deadline()
@@ -235,12 +262,16 @@ class _StoredIndexes:
         return 64 + sum(item.nbytes for item in self.items)
 
 
-def exact_rows(dimension: int) -> int:
+def exact_rows(dimension: int, *, is_local: bool = False) -> int:
     """Return the number of candidates up to which vectors of a dimension are compared without an index.
 
     >>> exact_rows(16), exact_rows(128), exact_rows(1536)
     (10000, 5000, 1000)
+    >>> exact_rows(16, is_local=True), exact_rows(128, is_local=True), exact_rows(1536, is_local=True)
+    (10000, 16000, 1333)
     """
+    if is_local and dimension >= _MIN_LOCAL_DIMENSION:
+        return min(_MAX_LOCAL_EXACT_ROWS, max(MIN_EXACT_ROWS, _LOCAL_EXACT_NUMBERS // dimension))
     return min(MAX_EXACT_ROWS, max(MIN_EXACT_ROWS, _EXACT_NUMBERS // dimension))
 
 
