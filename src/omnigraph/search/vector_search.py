@@ -147,7 +147,9 @@ class VectorSearch:
                     item.start + offsets
                     for item, offsets in split_by_fragment(self.table, ordinals, path.index.fragments)
                 ]
-                found, distances = self._compare(np.unique(np.concatenate([neighbours, *uncovered])), count)
+                # Ascending parts without common rows are merged.
+                compared = np.sort(np.concatenate([neighbours, *uncovered]), kind="stable")
+                found, distances = self._compare(compared, count)
                 # An index has no vectors with a NaN or an infinity in them.
                 if np.count_nonzero(np.isfinite(distances)) >= count:
                     return found, distances
