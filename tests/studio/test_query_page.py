@@ -87,7 +87,7 @@ def test_query_at_an_earlier_commit_reads_that_state(studio: Studio, served: Run
     studio.click("#run")
     assert studio.cells() == ["48"]
     studio.click("button[aria-label^='Moment']")
-    slider = studio.find(".travel input[type=range]")
+    slider = studio.find(".travel input[type=range]:enabled")
     slider.send_keys(Keys.END)
     wait_until(lambda: "at=" not in studio.address, "the address of now")
     studio.click("#run")
