@@ -7,16 +7,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph.errors import StorageError
 from omnigraph.store.file_digests import digest_text
 from omnigraph.store.lance.lance_files import version_file
+from omnigraph.store.lance.version_writer import NextVersion, create_version
+from omnigraph.store.manifest import file_swap, version_digests, version_trim
 from omnigraph.store.manifest import manifest as manifest_module
-from omnigraph.store.manifest import version_digests, version_trim
 from omnigraph.store.manifest.manifest import PATH, Manifest, SwapLost, SwapOutcomeUnknown
 from omnigraph.store.manifest.manifest_change import ManifestChange
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.row_files import SupersededFile
 from omnigraph.store.manifest.version_probe import VersionProbe
 from omnigraph.store.manifest.version_trim import StoredVersions
@@ -234,8 +237,8 @@ def test_swap_after_a_pause_writes_removed_files_again(
     commit = Manifest._commit
     lost: list[str] = []
 
-    def lose_files(self: Manifest, view: object, operation: object) -> object:
-        done = commit(self, view, operation)  # type: ignore[arg-type]
+    def lose_files(self: Manifest, *arguments: Any) -> ManifestView:
+        done = commit(self, *arguments)
         if not lost:
             lost.extend(file.name for file in done.files if file.kind in ("head", "commit"))
             for name in lost:
@@ -256,15 +259,42 @@ def test_swap_after_a_pause_writes_removed_files_again(
     assert cold.find_commit(cold.view, record.id) == record
 
 
-def test_swap_after_a_pause_into_a_removed_version_has_an_unknown_outcome(
+def test_swap_by_lance_after_a_pause_into_a_removed_version_has_an_unknown_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = str(tmp_path / "graph")
-    manifest = make_manifest(uri)
+    manifest = reopen(make_manifest(uri))
+    monkeypatch.setattr(manifest, "_probe", None)
     monkeypatch.setattr(manifest_module, "boot_clock", PausedClock())
     os.unlink(Path(uri) / PATH / version_file(manifest.view.version))  # noqa: PTH108
     with pytest.raises(SwapOutcomeUnknown):
         move(manifest, manifest.view)
+
+
+def test_swap_into_a_version_that_is_removed_meanwhile_has_an_unknown_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = str(tmp_path / "graph")
+    manifest = make_manifest(uri)
+
+    def pause(folder: str, version: NextVersion) -> bool:
+        (Path(uri) / PATH / version_file(manifest.view.version)).unlink()
+        return create_version(folder, version)
+
+    monkeypatch.setattr(file_swap, "create_version", pause)
+    with pytest.raises(SwapOutcomeUnknown):
+        move(manifest, manifest.view)
+
+
+def test_swap_of_a_view_whose_version_was_removed_is_lost(tmp_path: Path) -> None:
+    uri = str(tmp_path / "graph")
+    manifest = make_manifest(uri)
+    rival = reopen(manifest)
+    move(rival, rival.view)
+    (Path(uri) / PATH / version_file(manifest.view.version)).unlink()
+    with pytest.raises(SwapLost):
+        move(manifest, manifest.view)
+    assert head_of(reopen(manifest), reopen(manifest).view) == head_of(rival, rival.view)
 
 
 # --- finding the newest version -------------------------------------------------------------------------

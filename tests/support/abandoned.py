@@ -16,7 +16,7 @@ from tests.support.workload import SIDE, Task, change, pairs, write
 
 Changes = Sequence[str]
 # How the change begins that makes a commit visible.
-SWAP: Final = "linkat __manifest/_versions/"
+SWAP: Final = "link __manifest/_versions/"
 
 
 @dataclass(frozen=True, slots=True)

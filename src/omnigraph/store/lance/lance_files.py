@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -22,6 +23,11 @@ def version_file(version: int) -> str:
     if version & _DETACHED_BIT:
         return f"_versions/d{version}.manifest"
     return f"_versions/{_U64_MAX - version:020d}.manifest"
+
+
+def new_detached_version() -> int:
+    """Return a number for a detached version. It is random, as in Lance."""
+    return secrets.randbits(63) | _DETACHED_BIT
 
 
 def parse_version_file(name: str) -> int | None:

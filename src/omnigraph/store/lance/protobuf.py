@@ -1,4 +1,4 @@
-"""Decoding of Protobuf messages without their definitions, for the few fields of Lance files that are read here.
+"""Protobuf messages without their definitions, for the few fields of Lance files that are read and written here.
 
 Lance stores manifests and page metadata as Protobuf. A field is a number and a value: an integer, or bytes that are
 a text, a nested message or packed integers. The caller knows which. A message that is cut or malformed raises
@@ -7,7 +7,7 @@ a text, a nested message or packed integers. The caller knows which. A message t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 Value: TypeAlias = int | bytes
@@ -68,6 +68,44 @@ def read_packed(data: bytes) -> list[int]:
         number, position = _read_varint(data, position)
         numbers.append(number)
     return numbers
+
+
+def encode_number(number: int, value: int) -> bytes:
+    """Return a field that holds an integer. A field without presence that holds 0 is not stored: do not encode it.
+
+    >>> encode_number(1, 150).hex()
+    '089601'
+    """
+    return _varint(number << 3 | _VARINT) + _varint(value)
+
+
+def encode_bytes(number: int, value: bytes) -> bytes:
+    """Return a field that holds bytes: a text, a nested message or packed integers.
+
+    >>> encode_bytes(2, b"abc").hex()
+    '1203616263'
+    """
+    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(len(value)) + value
+
+
+def encode_packed(numbers: Iterable[int]) -> bytes:
+    """Return the content of a packed field.
+
+    >>> encode_packed([3, 270, 86942]).hex(" ", -2)
+    '038e 029e a705'
+    """
+    return b"".join(map(_varint, numbers))
+
+
+def _varint(value: int) -> bytes:
+    if not 0 <= value < 1 << 64:
+        raise ValueError(f"{value} is not an unsigned integer of 64 bits")
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def as_bytes(value: Value) -> bytes:

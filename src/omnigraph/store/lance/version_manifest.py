@@ -15,15 +15,17 @@ from typing import Any, Final
 from lance.fragment import FragmentMetadata
 
 from omnigraph.store.lance.lance_files import file_name
-from omnigraph.store.lance.protobuf import as_bytes, as_number, read_field, read_fields
+from omnigraph.store.lance.protobuf import Value, as_bytes, as_number, read_field, read_fields
 
 # The end of a manifest file: the position of the message, the format version and the magic number.
-_FOOTER: Final = struct.Struct("<QHH4s")
-_LENGTH: Final = struct.Struct("<I")
+MANIFEST_FOOTER: Final = struct.Struct("<QHH4s")
+SECTION_LENGTH: Final = struct.Struct("<I")
 _MAGIC: Final = b"LANC"
 _SEPARATOR: Final = "|"
 # Field numbers of the messages.
 _FRAGMENTS, _VERSION, _READER_FLAGS = 2, 3, 9
+# The fields of a version without indexes, configuration, tags and other places for its files.
+PLAIN_FIELDS: Final = frozenset({1, 2, 3, 5, 7, 9, 10, 11, 12, 13, 15, 23})
 # The columns and the metadata of the schema.
 _SCHEMA: Final = (1, 5)
 _ID, _FILES, _DELETIONS, _PHYSICAL_ROWS = 1, 2, 3, 4
@@ -33,8 +35,9 @@ _DELETION_KIND, _DELETION_VERSION, _DELETION_ID, _DELETED_ROWS = 1, 2, 3, 4
 _FILE_FIELDS: Final = frozenset(range(1, 7))
 _DELETION_FIELDS: Final = frozenset(range(1, 5))
 _DELETION_SUFFIXES: Final = ("arrow", "bin")
-# A reader must know the deletion files of a version with this flag, and nothing else.
-_KNOWN_FLAGS: Final = 1
+# Features that a reader must know: deletion files, and data files of several versions of the file format.
+_DELETION_FILES, MIXED_FILE_VERSIONS = 1, 256
+_KNOWN_FLAGS: Final = _DELETION_FILES | MIXED_FILE_VERSIONS
 # The key of a fragment: its field number and the wire type of bytes.
 _FRAGMENT_KEY: Final = _FRAGMENTS << 3 | 2
 # Versions share most fragments with the versions before them.
@@ -85,12 +88,14 @@ class StoredFragment:
 class StoredVersion:
     """A version, the number that its manifest file states, and its fragments in row order.
 
-    `columns` is what it states about its columns. Versions with equal bytes have equal schemas.
+    `columns` is what it states about its columns. Versions with equal bytes have equal schemas. `is_plain` tells
+    whether it has no other fields than `PLAIN_FIELDS`.
     """
 
     version: int
     fragments: tuple[StoredFragment, ...]
     columns: bytes = field(default=b"", compare=False)
+    is_plain: bool = field(default=False, compare=False)
 
 
 def read_version(file: str, version: int) -> StoredVersion | None:
@@ -110,25 +115,57 @@ def read_version(file: str, version: int) -> StoredVersion | None:
 def parse_version(data: bytes) -> StoredVersion | None:
     """Return the version of a manifest file from its content; None if it must be opened by Lance."""
     try:
-        return _parse_message(_message(data))
+        return _parse_message(read_manifest_message(data))
     except (struct.error, IndexError, OverflowError, ValueError):
         return None
 
 
-def _message(data: bytes) -> bytes:
-    position, _, _, magic = _FOOTER.unpack_from(data, len(data) - _FOOTER.size)
-    (length,) = _LENGTH.unpack_from(data, position)
-    start = position + _LENGTH.size
-    if magic != _MAGIC or start + length > len(data) - _FOOTER.size:
+def read_manifest_message(data: bytes) -> bytes:
+    """Return the message of a manifest file from its content; `ValueError` or `struct.error` if it is malformed."""
+    position, _, _, magic = MANIFEST_FOOTER.unpack_from(data, len(data) - MANIFEST_FOOTER.size)
+    (length,) = SECTION_LENGTH.unpack_from(data, position)
+    start = position + SECTION_LENGTH.size
+    if magic != _MAGIC or start + length > len(data) - MANIFEST_FOOTER.size:
         raise ValueError("not a manifest file")
     return data[start : start + length]
 
 
 def _parse_message(message: bytes) -> StoredVersion | None:
-    version = flags = position = 0
+    parts = split_message(message)
     fragments = []
+    for data in parts.fragments:
+        fragment = _parse_fragment(data)
+        if fragment is None:
+            return None
+        fragments.append(fragment)
+    version = flags = 0
     columns = []
-    while position < len(message):
+    for number, value, encoded in parts.others:
+        if number in _SCHEMA:
+            columns.append(encoded)
+        elif number == _VERSION:
+            version = as_number(value)
+        elif number == _READER_FLAGS:
+            flags = as_number(value)
+    if flags & ~_KNOWN_FLAGS:
+        return None
+    is_plain = all(number in PLAIN_FIELDS for number, _, _ in parts.others)
+    return StoredVersion(version, tuple(fragments), b"".join(columns), is_plain)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageParts:
+    """The message of a manifest file: its fragments, and its other fields as number, value and encoded field."""
+
+    fragments: list[bytes]
+    others: list[tuple[int, Value, bytes]]
+
+
+def split_message(message: bytes) -> MessageParts:
+    """Return the parts of a message; `ValueError` or `IndexError` if it is malformed."""
+    parts = MessageParts([], [])
+    position, end = 0, len(message)
+    while position < end:
         if message[position] == _FRAGMENT_KEY:
             # Most fields are fragments, whose length takes one or two bytes.
             size = message[position + 1]
@@ -136,30 +173,18 @@ def _parse_message(message: bytes) -> StoredVersion | None:
             if size >= 0x80 and message[start] < 0x80:
                 size = (size & 0x7F) | message[start] << 7
                 start += 1
-            if size < 1 << 14 and start + size <= len(message):
-                fragment = _parse_fragment(message[start : start + size])
-                if fragment is None:
-                    return None
-                fragments.append(fragment)
+            if size < 1 << 14 and start + size <= end:
                 position = start + size
+                parts.fragments.append(message[start:position])
                 continue
         start = position
         number, value, position = read_field(message, position)
-        if number in _SCHEMA:
-            columns.append(message[start:position])
-        elif number == _FRAGMENTS:
+        if number == _FRAGMENTS:
             # A fragment of many files.
-            fragment = _parse_fragment(as_bytes(value))
-            if fragment is None:
-                return None
-            fragments.append(fragment)
-        elif number == _VERSION:
-            version = as_number(value)
-        elif number == _READER_FLAGS:
-            flags = as_number(value)
-    if flags & ~_KNOWN_FLAGS:
-        return None
-    return StoredVersion(version, tuple(fragments), b"".join(columns))
+            parts.fragments.append(as_bytes(value))
+        else:
+            parts.others.append((number, value, message[start:position]))
+    return parts
 
 
 @lru_cache(maxsize=_PARSED_FRAGMENTS)

@@ -9,7 +9,6 @@ fragments, so that the number of fragments, and with it the cost of a publish, s
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,18 +18,17 @@ from functools import partial
 from typing import TypeVar
 
 import lance
-from lance import LanceOperation
-from lance.commit import CommitConflictError
 from lance.fragment import FragmentMetadata
 
-from omnigraph.errors import NotFound, OmnigraphError, OutcomeUnknown, StorageError
+from omnigraph.errors import NotFound, OutcomeUnknown, StorageError
 from omnigraph.store.boot_clock import boot_clock
 from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.lance.lance_errors import translate_lance_errors
-from omnigraph.store.lance.lance_files import data_files, get_fragment, transaction_file, version_file
+from omnigraph.store.lance.lance_files import data_files, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.branch_entries import BranchEntries
 from omnigraph.store.manifest.bucket_entries import BucketEntries
+from omnigraph.store.manifest.file_swap import swap_locally, swap_through_lance
 from omnigraph.store.manifest.head_swaps import HeadSwaps
 from omnigraph.store.manifest.manifest_change import ManifestChange, new_files
 from omnigraph.store.manifest.manifest_errors import (
@@ -399,16 +397,7 @@ class Manifest:
         written = self._write(change, removed, copied)
         if before_swap is not None:
             before_swap()
-        fragments = [*written, *copied]
-        replaced = [get_fragment(view.dataset, item.fragment).metadata for item in removed]
-        # Lance checks that the fragments of a rewrite exist. An update is compared only with those versions since
-        # its view that have not been removed, and ignores fragments that do not exist.
-        operation = (
-            LanceOperation.Rewrite([LanceOperation.RewriteGroup(replaced, fragments)], [])
-            if replaced
-            else LanceOperation.Append(fragments)
-        )
-        result = self._commit(view, operation)
+        result = self._commit(view, removed, [*written, *copied])
         self._rows.forget(removed)
         if boot_clock() - started < UNCOMMITTED.total_seconds() / 2:
             return result
@@ -441,18 +430,21 @@ class Manifest:
             return False
         return True
 
-    def _commit(self, view: ManifestView, operation: LanceOperation.BaseOperation) -> ManifestView:
-        transaction = lance.Transaction(view.version, operation)
+    def _commit(
+        self, view: ManifestView, removed: Sequence[ManifestFile], fragments: Sequence[FragmentMetadata]
+    ) -> ManifestView:
+        """Replace files of a view by new fragments with one swap, and make it durable."""
+        swap = None
+        if removed and self._probe is not None:
+            swap = swap_locally(self._probe, view, removed, fragments)
+        if swap is None:
+            swap = swap_through_lance(self.root, view, self._view, removed, fragments)
+        view = self._advance(swap.view)
         try:
-            with translate_lance_errors("commit to __manifest"):
-                dataset = lance.LanceDataset.commit(view.dataset, transaction)
-            view = self._advance(make_view(dataset, self._view))
-        except CommitConflictError as error:
-            raise SwapLost from error
-        except OmnigraphError as error:
-            raise SwapOutcomeUnknown(error) from error
-        try:
-            self.root.sync(PATH, [*self._transaction_files(transaction, view), version_file(view.version)])
+            if swap.digest is None:
+                self.root.sync(PATH, swap.files)
+            else:
+                self.root.sync_checked(PATH, swap.files)
         except StorageError as error:
             raise OutcomeUnknown(
                 f"the commit is visible but not synced to disk: {error.message}",
@@ -460,22 +452,10 @@ class Manifest:
                 hint="check the disk; the commit may be lost after a power failure",
             ) from error
         if self.root.local is not None:
-            record_version_digest(self.root.local / PATH, view.version)
+            record_version_digest(self.root.local / PATH, view.version, swap.digest)
         if view.version % TRIM_EVERY == 0:
             self._needs_trim = True
         return view
-
-    def _transaction_files(self, transaction: lance.Transaction, view: ManifestView) -> list[str]:
-        """The transaction file of the commit that made a view, on a local disk.
-
-        Lance names it after the version that the commit follows. A rewrite that lost a race keeps the name of the
-        version that it was prepared on.
-        """
-        if self.root.local is None:
-            return []
-        names = {transaction_file(transaction, view.version - 1), transaction_file(transaction)}
-        folder = f"{self.root.local}/{PATH}"
-        return [name for name in names if os.path.exists(f"{folder}/{name}")]  # noqa: PTH110 - every commit does it
 
     # --- compaction of the log ---------------------------------------------------------------------------
 
@@ -500,8 +480,7 @@ class Manifest:
         ((name, _),) = balance([(log_name(kind, files[0].level + 1, ids), rows)], files)
         new = self._rows.merge(view, name, files)
         self.root.sync(PATH, data_files([new]))
-        old = [get_fragment(view.dataset, file.fragment).metadata for file in files]
-        self._commit(view, LanceOperation.Rewrite([LanceOperation.RewriteGroup(old, [new])], []))
+        self._commit(view, files, [new])
         self._rows.forget(files)
 
     def take_trim(self) -> bool:

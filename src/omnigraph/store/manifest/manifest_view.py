@@ -18,7 +18,7 @@ from omnigraph.errors import StorageError
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import file_name, get_fragment, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
-from omnigraph.store.lance.version_manifest import StoredFragment, read_version
+from omnigraph.store.lance.version_manifest import StoredFragment, StoredVersion, read_version
 from omnigraph.store.manifest.manifest_errors import MANIFEST, damaged_file
 from omnigraph.store.manifest.manifest_files import BUCKETS, TAGS, WEIGHT_MODULUS, ManifestFile, parse_file
 from omnigraph.store.manifest.name_buckets import BucketIndex
@@ -117,9 +117,18 @@ def read_view(root: LanceRoot, version: int, before: ManifestView) -> ManifestVi
     stored = read_version(f"{root.local}/{MANIFEST}/{version_file(version)}", version)
     if stored is None:
         return None
-    known = {item.fragment: item for item in before.files}
-    files = [known.get(item.id) or _file_of(item, version) for item in stored.fragments]
-    return _checked_view(version, files, before.latest_dataset)
+    return view_of(stored, before)
+
+
+def view_of(stored: StoredVersion, before: ManifestView) -> ManifestView:
+    """Return the view of a version whose manifest file was read. Raises the errors of `make_view`."""
+    # A fragment with the id of a known one and another name is damage, which the weights tell.
+    known = {(item.fragment, item.name, item.rows): item for item in before.files}
+    files = [
+        known.get((item.id, item.files, item.physical_rows)) or _file_of(item, stored.version)
+        for item in stored.fragments
+    ]
+    return _checked_view(stored.version, files, before.latest_dataset)
 
 
 def _checked_view(version: int, files: Iterable[ManifestFile], base: lance.LanceDataset) -> ManifestView:

@@ -29,13 +29,13 @@ _TRIM_AT = 1 << 20
 _LAST_LINES_BYTES = 256
 
 
-def record_version_digest(folder: Path, version: int) -> None:
-    """Append the digest of a version's manifest file to the log in the directory of `__manifest`.
+def record_version_digest(folder: Path, version: int, digest: FileDigest | None = None) -> None:
+    """Append the digest of a version's manifest file, which is read if it is None, to the log beside `__manifest`.
 
     One append, which is atomic at this size. It is not synced, and a failure is ignored: the commit is complete.
     """
     with suppress(OSError, StorageError):
-        line = _line(version, digest_file(Path(f"{folder}/{version_file(version)}"), ""))
+        line = _line(version, digest or digest_file(Path(f"{folder}/{version_file(version)}"), ""))
         log = f"{folder}/_digests/versions.log"
         try:
             descriptor = _open(log)
