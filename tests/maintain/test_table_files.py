@@ -13,8 +13,9 @@ from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.objects.object_store import ObjectStore
+from omnigraph.store.tables.staged_table import StagedTable
 from omnigraph.store.tables.table_files import NeededFiles, TableFile, TableFiles
-from omnigraph.store.tables.tables import COMPACT_AT, StagedTable, Tables
+from omnigraph.store.tables.tables import COMPACT_AT, Tables
 from tests.support.rows import compact
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])

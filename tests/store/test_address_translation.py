@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.tables import StagedTable, Tables
+from omnigraph.store.tables.staged_table import StagedTable
+from omnigraph.store.tables.tables import Tables
 from omnigraph.store.tables.version_diff import take_addresses, translate_addresses
 from tests.support.places import fresh_memory, lance_root
 from tests.support.rows import compact

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.tables import StagedTable, Tables
+from omnigraph.store.tables.staged_table import StagedTable
+from omnigraph.store.tables.tables import Tables
 from tests.support.places import lance_root
 
 KINDS = [

@@ -11,7 +11,8 @@ from omnigraph.errors import StorageError
 from omnigraph.store.file_digests import FileDigest, digest_chunks, digest_file
 from omnigraph.store.lance.lance_files import data_file_sizes
 from omnigraph.store.lance.lance_root import LanceRoot
-from omnigraph.store.tables.tables import StagedTable, Tables
+from omnigraph.store.tables.staged_table import StagedTable
+from omnigraph.store.tables.tables import Tables
 from tests.support.places import fresh_memory
 from tests.support.rows import PATH, SCHEMA, arrow
 from tests.support.s3 import Bucket

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.staged_table import StagedTable
 from omnigraph.store.tables.table_fragments import list_fragments
-from omnigraph.store.tables.tables import COMPACTION_TIERS, StagedTable, Tables
+from omnigraph.store.tables.tables import COMPACTION_TIERS, Tables
 from omnigraph.store.tables.uncommitted_fragments import rewrite_fragments
 from tests.support.places import lance_root
 

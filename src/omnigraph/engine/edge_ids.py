@@ -25,7 +25,8 @@ from omnigraph.rules import set_queries as queries
 from omnigraph.rules.set_rules import column_types, comparable, duplicate_violation
 from omnigraph.rules.violations import Violation, Violations, raise_violations
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.tables import StagedTable, Tables
+from omnigraph.store.tables.staged_table import StagedTable
+from omnigraph.store.tables.tables import Tables
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from omnigraph.store.boot_clock import boot_clock
 from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord, TablePin
-from omnigraph.store.tables.tables import StagedTable, content_files
+from omnigraph.store.tables.staged_table import StagedTable, content_files
 
 if TYPE_CHECKING:
     import pyarrow as pa

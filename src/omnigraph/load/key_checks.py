@@ -52,7 +52,7 @@ from omnigraph.rules.set_rules import (
 )
 from omnigraph.rules.violations import Violation, Violations
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS
-from omnigraph.store.tables.tables import StagedTable
+from omnigraph.store.tables.staged_table import StagedTable
 
 # Converts the result of a rule to violations.
 Describe: TypeAlias = Callable[[pa.Table], list[Violation]]

@@ -23,7 +23,7 @@ from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import WriteMode
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.sources.row_batch import PLACE, SOURCE
-from omnigraph.store.tables.tables import StagedTable
+from omnigraph.store.tables.staged_table import StagedTable
 
 _NONE: Positions = np.empty(0, np.int64)
 

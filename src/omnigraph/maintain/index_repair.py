@@ -19,9 +19,9 @@ from omnigraph.store.file_verification import ExpectedFile, check_file
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.objects.backend import ObjectInfo
 from omnigraph.store.tables.index_segments import index_kind, index_name
+from omnigraph.store.tables.staged_table import StagedTable
 from omnigraph.store.tables.table_fragments import list_fragments
 from omnigraph.store.tables.table_indexes import IndexSegment, list_indexes, list_segments
-from omnigraph.store.tables.tables import StagedTable
 from omnigraph.store.text.text_index_names import is_text_index
 
 OPERATION = "repair"

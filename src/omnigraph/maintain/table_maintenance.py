@@ -16,9 +16,10 @@ from omnigraph.search.inverted.segment_building import TextSegmentPlan, build_te
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.index_segments import BuiltSegment, build_segment, index_name
+from omnigraph.store.tables.staged_table import StagedTable
 from omnigraph.store.tables.table_fragments import TableFragment, list_fragments
 from omnigraph.store.tables.table_indexes import IndexSegment, list_segments
-from omnigraph.store.tables.tables import StagedTable, Tables
+from omnigraph.store.tables.tables import Tables
 from omnigraph.store.tables.uncommitted_fragments import WrittenFragment, rewrite_fragments
 
 # The ids of rewritten fragments start this far above all others. Fragments that concurrent writers add get ids in

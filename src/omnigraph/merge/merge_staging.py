@@ -18,7 +18,7 @@ from omnigraph.merge.table_changes import Mask
 from omnigraph.merge.table_merge import ThreeWayTable
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS, Addresses
-from omnigraph.store.tables.tables import StagedTable
+from omnigraph.store.tables.staged_table import StagedTable
 from omnigraph.store.tables.version_diff import translate_addresses
 
 # The numbers of rows that were inserted, updated and deleted.

@@ -18,7 +18,7 @@ from omnigraph.merge.conflicts import ConflictKind, MergeConflict
 from omnigraph.merge.merge_base import SIDES, MergeSide, MergeStates, StateName
 from omnigraph.merge.schema_merge import MergedSchema
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.tables import StagedTable
+from omnigraph.store.tables.staged_table import StagedTable
 
 _STATES: tuple[StateName, ...] = ("base", "ours", "theirs")
 

@@ -27,7 +27,7 @@ from omnigraph.merge.resolutions import Resolutions
 from omnigraph.merge.row_merge import KEEP, RowMerge
 from omnigraph.merge.schema_merge import MergedSchema, ReserveIdentities, merge_schemas
 from omnigraph.merge.table_merge import ThreeWayTable
-from omnigraph.store.tables.tables import StagedTable
+from omnigraph.store.tables.staged_table import StagedTable
 
 # A merge that writes more than this to a table has an intent, so that a crash does not lose its work. A smaller one
 # is repeated like any small write.

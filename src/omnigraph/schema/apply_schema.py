@@ -28,7 +28,7 @@ from omnigraph.schema.backfill_rules import check_backfill
 from omnigraph.schema.backfill_values import TableBackfill, read_backfills, stored_field
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.tables import StagedTable
+from omnigraph.store.tables.staged_table import StagedTable
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from lance.file import LanceFileSession
 from lance.lance import _Session as Session
 
-from omnigraph.store.file_digests import FileDigest
+from omnigraph.store.file_digests import FileDigest, digest_bytes
 from omnigraph.store.lance.file_checks import check_complete
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import FILE_FORMAT
@@ -172,14 +172,22 @@ class LanceRoot:
         files of a local disk. Raises `StorageError`; no commit may refer to the files then.
         """
         digests = [] if self.files is None else read_back(self.files, path, sizes, transaction)
+        self._make_durable(path, sizes)
+        return tuple(digests)
+
+    def seal_written(self, path: str, files: Mapping[str, bytes]) -> tuple[FileDigest, ...]:
+        """Seal new files of a table on a local disk, given their content, whose writer reported no error."""
+        self._make_durable(path, files)
+        return tuple(digest_bytes(name, content) for name, content in files.items())
+
+    def _make_durable(self, path: str, names: Iterable[str]) -> None:
         if self.local is not None and self.durable:
-            files = [f"{self.local}/{path}/{name}" for name in sizes]
+            files = [f"{self.local}/{path}/{name}" for name in names]
             batch = SyncBatch.current()
             if batch is None:
                 self._sync(files)
             else:
                 batch.add(self._sync, files)
-        return tuple(digests)
 
     def seal_version(
         self, path: str, sizes: Mapping[str, int | None], transaction: str, version: str

@@ -34,12 +34,12 @@ class StoredVersions:
         That is so on an object store, in memory, if files are compared with their digests, and for a version that
         cannot be read.
         """
-        found = self._read(path, version)
+        found = self.find(path, version)
         return None if found is None else found.fragments
 
     def schema(self, path: str, version: int, open_schema: Callable[[], pa.Schema]) -> pa.Schema:
         """Return the schema of a version. `open_schema` opens it, once for all versions with equal columns."""
-        found = self._read(path, version)
+        found = self.find(path, version)
         if found is None:
             return open_schema()
         with self._lock:
@@ -56,7 +56,8 @@ class StoredVersions:
             for key in [item for item in self._versions if item[0] == path]:
                 del self._versions[key]
 
-    def _read(self, path: str, version: int) -> StoredVersion | None:
+    def find(self, path: str, version: int) -> StoredVersion | None:
+        """Return a version; None if it must be opened."""
         if self._root.local is None or self._root.verify_reads:
             return None
         key = (path, version)
@@ -68,3 +69,8 @@ class StoredVersions:
                 with self._lock:
                     self._versions[key] = known
         return known
+
+    def add(self, path: str, version: StoredVersion) -> None:
+        """Add a version that was just written, so that it is not read."""
+        with self._lock:
+            self._versions[(path, version.version)] = version

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import lance
@@ -44,8 +44,10 @@ from omnigraph.store.tables.index_segments import (
     segment_file_sizes,
     uncovered_fragments,
 )
+from omnigraph.store.tables.local_appends import LocalAppends
 from omnigraph.store.tables.read_checks import ReadChecks
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS, Addresses, fragments_of, offsets_of
+from omnigraph.store.tables.staged_table import StagedTable
 from omnigraph.store.tables.stored_versions import StoredVersions
 from omnigraph.store.tables.uncommitted_fragments import WrittenFragment
 from omnigraph.store.tables.version_uploads import VersionUploads
@@ -62,41 +64,6 @@ COMPACTION_TIERS = (64, 2_048, 65_536)
 _IDS_PER_FILTER = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class StagedTable:
-    """A detached version with a change that no commit pins yet. `inserted` and `deleted` count rows.
-
-    `files` has the digests of the files that the version needs in addition to those of its base version.
-    """
-
-    path: str
-    base_version: int
-    version: int
-    rows: int
-    inserted: int = 0
-    deleted: int = 0
-    files: tuple[FileDigest, ...] = ()
-
-    @classmethod
-    def unchanged(cls, pin: TablePin) -> StagedTable:
-        """Return a pinned version without a change."""
-        return cls(pin.path, pin.version, pin.version, pin.rows)
-
-    def pin(self, content: str) -> TablePin:
-        """Return a pin of the version, to stage on."""
-        return TablePin(self.path, self.version, self.rows, content)
-
-    def followed_by(self, later: StagedTable) -> StagedTable:
-        """Return both changes as one; `later` was staged on this version."""
-        return dataclasses.replace(
-            later,
-            base_version=self.base_version,
-            inserted=self.inserted + later.inserted,
-            deleted=self.deleted + later.deleted,
-            files=(*content_files(self.files), *later.files) if later.version != self.version else self.files,
-        )
-
-
 class Tables:
     """All tables of a graph. Safe to share between threads; open datasets are cached by path and version."""
 
@@ -111,6 +78,7 @@ class Tables:
         self._stored = StoredVersions(root)
         self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-stage")
         self._uploads = None if root.objects is None else VersionUploads(root.objects)
+        self._appends = LocalAppends(root, self._stored)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A snapshot that is sent to another process opens its tables there.
@@ -292,21 +260,31 @@ class Tables:
     def _build_locally(
         self, pin: TablePin, batches: Sequence[pa.RecordBatch], schema: pa.Schema, rows: int
     ) -> StagedTable | None:
-        """Append rows to a version that is uploaded in the background; None if it must be staged in storage.
+        """Append rows in a group of writes to a version that is made here; None if Lance must stage it in storage.
 
-        That is so on a local disk, outside of a group of writes, and if fragments have to be compacted, whose rows
-        are in storage.
+        On an object store it is uploaded in the background. Lance stages single writes, and compacts fragments.
         """
         batch = SyncBatch.current()
-        if self._uploads is None or batch is None or not batch.defers_uploads or not rows:
+        if batch is None or not batch.defers_uploads or not rows:
             return None
-        with translate_lance_errors(f"stage rows of {pin.path}"):
-            base = self._uploads.base(pin.path, pin.version)
-            if _full_tier(base, set()) is not None:
-                return None
-            version, files = self._uploads.append(pin.path, base, batches, schema, batch)
-        self.indexes.inherit(pin.path, pin.version, version)
-        return StagedTable(pin.path, pin.version, version, pin.rows + rows, rows, 0, files)
+        path, base_version = pin.path, pin.version
+        with translate_lance_errors(f"stage rows of {path}"):
+            built = None
+            if self._uploads is not None:
+                base = self._uploads.base(path, base_version)
+                if _full_tier(base, set()) is None:
+                    built = self._uploads.append(path, base, batches, schema, batch)
+            else:
+                stored = self._appends.base(path, base_version)
+                if stored is not None and not _has_full_tier(item.physical_rows for item in stored.fragments):
+                    built = self._appends.append(
+                        path, stored, batches, schema, lambda: self.open(path, base_version)
+                    )
+        if built is None:
+            return None
+        version, files = built
+        self.indexes.inherit(path, base_version, version)
+        return StagedTable(path, base_version, version, pin.rows + rows, rows, 0, files)
 
     def stage_overwrite(
         self, pin: TablePin, batches: Iterable[pa.RecordBatch], schema: pa.Schema
@@ -564,11 +542,6 @@ class Tables:
             self._open[(path, int(dataset.version))] = dataset
 
 
-def content_files(files: Iterable[FileDigest]) -> Iterator[FileDigest]:
-    """Yield the files that the next version shares: all except the manifest and the transaction of the version."""
-    return (file for file in files if not file.name.startswith(("_versions/", "_transactions/")))
-
-
 def _with_files(staged: StagedTable, files: Iterable[FileDigest]) -> StagedTable:
     return dataclasses.replace(staged, files=(*files, *staged.files))
 
@@ -583,6 +556,12 @@ def _full_tier(dataset: lance.LanceDataset, excluded: set[int]) -> list[lance.La
         if tier is not None and fragment.fragment_id not in excluded:
             tiers.setdefault(tier, []).append(fragment)
     return next((tiers[tier] for tier in sorted(tiers) if len(tiers[tier]) >= COMPACT_AT), None)
+
+
+def _has_full_tier(rows: Iterable[int]) -> bool:
+    """Return whether fragments with these numbers of rows must be compacted."""
+    tiers = Counter(map(_tier, rows))
+    return any(count >= COMPACT_AT for tier, count in tiers.items() if tier is not None)
 
 
 def _tier(rows: int) -> int | None:
