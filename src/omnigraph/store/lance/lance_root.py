@@ -26,7 +26,7 @@ from omnigraph.store.storage_options import StorageOptions, lance_options, resol
 from omnigraph.store.sync import AnyPath, Durability, SyncBatch, sync_files, sync_tree
 
 # Every commit adds a version with its files to the cache of a process that writes, and few of them are read again.
-_METADATA_CACHE_BYTES: Final = 64 << 20
+_METADATA_CACHE_BYTES: Final = 16 << 20
 _INDEX_CACHE_BYTES: Final = 1 << 30
 
 
