@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -195,6 +196,9 @@ def test_appends_of_a_group_are_the_versions_that_lance_reads(tmp_path: Path) ->
     ).pin("c")
     batch = SyncBatch(defers_uploads=True)
     for number in range(COMPACT_AT + 4):
+        if number == 2:
+            # A copy of a graph may lack it.
+            shutil.rmtree(root.local / "nodes/1/_transactions")
         with batch.collecting():
             staged = tables.stage(pin, insert=pa.table({"id": [f"g{number}"], "n": [number]}, schema=schema))
         assert {file.name.partition("/")[0] for file in staged.files} == {

@@ -57,14 +57,16 @@ class LocalAppends:
         Nothing refers to the files of a failed attempt.
         """
         folder = f"{self._root.local}/{path}"
+        new = append_rows(self._dataset(path, base.columns, open_base), batches, schema)
         try:
             with open(f"{folder}/{version_file(base.version)}", "rb", 0) as stream:  # noqa: PTH123 - every commit
-                content = stream.read()
-            new = append_rows(self._dataset(path, base.columns, open_base), batches, schema)
-            following = append_fragments(content, new)
+                following = append_fragments(stream.read(), new)
             count_requests(writes=2)
             if following is None or not create_version(folder, following):
                 return None
+        except FileNotFoundError:
+            # Lance reports a base that was removed, and creates a folder that a copy of the graph does not have.
+            return None
         except OSError as error:
             raise storage_error_from_os(error, f"cannot append to {path}") from error
         digests = self._root.seal(path, data_file_sizes(new)) + self._root.seal_written(path, following.files)
