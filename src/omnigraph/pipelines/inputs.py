@@ -102,7 +102,13 @@ def _graph(
 
 
 def _kafka(source: KafkaSource, state: SourceState | None, session: GetSession) -> SourceInput:
-    from omnigraph.spark.pipelines.kafka_frames import Topic, check_kafka, find_ends, kafka_range
+    from omnigraph.spark.pipelines.kafka_frames import (
+        Topic,
+        check_kafka,
+        find_ends,
+        has_messages,
+        kafka_range,
+    )
 
     spark = session()
     check_kafka(spark)
@@ -118,8 +124,9 @@ def _kafka(source: KafkaSource, state: SourceState | None, session: GetSession) 
     def frame() -> Any:
         return topic.frame(spark, kafka_range(topic.name, start, stop))
 
+    is_new = has_messages(start, stop)
     lineage = SourceLineage("offsets", start=str(start), stop=str(stop))
-    return SourceInput(stop != start, {"kind": "offsets", "offsets": stop}, lineage, frame)
+    return SourceInput(is_new, {"kind": "offsets", "offsets": stop if is_new else start}, lineage, frame)
 
 
 # --- databases and tables ---------------------------------------------------------------------------------

@@ -86,6 +86,20 @@ def with_partitions(start: Offsets | None, topic: str, message: str) -> Offsets 
     return {topic: {**dict.fromkeys(sorted(named), _EARLIEST), **start[topic]}}
 
 
+def has_messages(start: Offsets | None, stop: Offsets) -> bool:
+    """Return whether there are messages between offsets. A partition without messages adds none.
+
+    >>> has_messages({"t": {"0": 5}}, {"t": {"0": 5, "1": -2}}), has_messages(None, {"t": {"0": 5}})
+    (False, True)
+    """
+    before = start or {}
+    return any(
+        end >= 0 and end != before.get(topic, {}).get(number)
+        for topic, ends in stop.items()
+        for number, end in ends.items()
+    )
+
+
 def kafka_ends(frame: DataFrame, topic: str, start: Offsets | None) -> Offsets | None:
     """Return the offsets after the messages of a frame, None if there never was a message. Only one row for each
     partition travels to the driver.
