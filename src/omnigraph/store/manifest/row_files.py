@@ -24,6 +24,7 @@ from omnigraph.store.manifest.manifest_rows import StoredRows, decode_row, encod
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.manifest_writer import FileLayout, write_named_file
 from omnigraph.store.manifest.records import Body, HeadRecord
+from omnigraph.store.request_counts import attribute_requests_to
 from omnigraph.store.shared_reads import SharedReads
 
 T = TypeVar("T")
@@ -290,6 +291,8 @@ class RowFiles:
     @contextmanager
     def _reading(self, action: str, file: ManifestFile) -> Iterator[None]:
         """Report a file that cannot be read. `SupersededFile` if it is missing because the view is too old."""
+        # A read of a known commit can be the first of its call.
+        attribute_requests_to(self._root.request_counter)
         try:
             with reading_file(action, file_path(file)):
                 yield
