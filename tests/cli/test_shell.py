@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
+import subprocess
+import termios
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pexpect
 import pyarrow.parquet as pq
 import pytest
+from pexpect.fdpexpect import fdspawn
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
@@ -288,6 +293,32 @@ def test_prompt_starts_a_line_until_the_statement_is_whole(graph: og.Graph, home
     assert history.stat().st_mode & 0o077 == 0
 
 
+@contextmanager
+def on_a_terminal(*args: str, environment: dict[str, str]) -> Iterator[fdspawn]:
+    """Run a command on a terminal of its own.
+
+    `pexpect.spawn` forks, which the system may refuse to a process that has opened thousands of graphs.
+    """
+    leader, follower = pty.openpty()
+    termios.tcsetwinsize(follower, (40, 100))
+    process = subprocess.Popen(
+        [str(COMMAND), *args],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=environment,
+        start_new_session=True,
+    )
+    os.close(follower)
+    try:
+        yield fdspawn(leader, encoding="utf-8", timeout=HANG)
+        assert process.wait(HANG) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(leader)
+
+
 @pytest.mark.usefixtures("graph")
 def test_shell_on_a_terminal_completes_reports_errors_and_remembers(home: Path) -> None:
     environment = {
@@ -297,14 +328,7 @@ def test_shell_on_a_terminal_completes_reports_errors_and_remembers(home: Path) 
         "PAGER": "cat",
         "PROMPT_TOOLKIT_NO_CPR": "1",
     }
-    with pexpect.spawn(
-        str(COMMAND),
-        ["shell", "g.omni"],
-        env=environment,
-        encoding="utf-8",
-        timeout=HANG,
-        dimensions=(40, 100),
-    ) as terminal:
+    with on_a_terminal("shell", "g.omni", environment=environment) as terminal:
         terminal.expect("main>")
         terminal.send(".bra\t")
         terminal.expect("nch")
@@ -315,7 +339,12 @@ def test_shell_on_a_terminal_completes_reports_errors_and_remembers(home: Path) 
         terminal.expect(r"\^\^\^\^")
         terminal.send(f"{ALL}\r")
         terminal.expect("Cid .*3 rows")
-        terminal.send("match { $p: \x03")
+        terminal.expect("dev>")
+        terminal.send("match { $p: ")
+        terminal.expect("match")
+        # Ctrl-C drops the line, and Ctrl-D on an empty one ends the shell.
+        terminal.send("\x03.branch main\r")
+        terminal.expect("main>")
         terminal.send("\x04")
         terminal.expect(pexpect.EOF)
     assert "+.branch dev" in (home / "shell_history").read_text()

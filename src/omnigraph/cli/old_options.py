@@ -18,6 +18,7 @@ def refuse_old_options(words: Sequence[str]) -> None:
     >>> refuse_old_options(["query", "--name", "all", "--query", "people.gq"])
     Traceback (most recent call last):
     omnigraph.errors.InvalidInput: `query` has no option --name
+    hint: the name is an argument: `omnigraph query NAME --query FILE`
     """
     place = next((at for at, word in enumerate(words) if not word.startswith("-")), len(words))
     if place == len(words):
