@@ -99,7 +99,7 @@ def test_symlink_loop_is_refused(folder: Path) -> None:
 
 
 def test_unreadable_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Whoever runs the tests may be root, whom no permission stops.
+    # The tests may run as root, whom no permission stops.
     def locked(*_args: object, **_options: object) -> None:
         raise PermissionError(13, "Permission denied")
 

@@ -112,7 +112,7 @@ def test_init_at_impossible_path_names_it(place: str, reason: str) -> None:
     ],
 )
 def test_storage_error_of_the_system_names_address_and_reason(number: int, reason: str) -> None:
-    # Whoever runs the tests may be root, whom no permission stops.
+    # The tests may run as root, whom no permission stops.
     said = OSError(f"LanceError(IO): {os.strerror(number)} (os error {number}), /rust/io.rs:1:2")
     with (
         pytest.raises(StorageError, match=f"^cannot write g.omni: {reason}$"),

@@ -40,6 +40,12 @@ Durability: TypeAlias = Literal["full", "os"]
 UriArgument: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="URI", help="Storage URI of the graph.")
 ]
+GraphOrUrlArgument: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="GRAPH|URL", help="Storage URI of the graph, or its URL on a server: URL/graphs/ID."
+    ),
+]
 UriOption: TypeAlias = Annotated[
     str | None, typer.Option("--uri", metavar="URI", help="Storage URI of the graph.", show_default=False)
 ]

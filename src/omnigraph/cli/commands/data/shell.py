@@ -18,18 +18,13 @@ from omnigraph.cli.settings.servers import is_url
 from omnigraph.cli.shell.dot_commands import run_statement
 from omnigraph.cli.shell.session import SHOWN_ROWS, Session
 from omnigraph.cli.shell.statements import Statement, split_statements
-from omnigraph.cli.target import open_graph, resolve_target
+from omnigraph.cli.target import GraphOrUrlArgument, open_graph, resolve_target
 from omnigraph.errors import InvalidInput, OmnigraphError
 
 
 def shell(
     ctx: typer.Context,
-    uri: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="GRAPH|URL", help="Storage URI of the graph, or its URL on a server: URL/graphs/ID."
-        ),
-    ] = None,
+    uri: GraphOrUrlArgument = None,
     statements: Annotated[
         list[str] | None,
         typer.Option("-c", "--command", metavar="TEXT", help="Run these statements and exit. Repeatable."),

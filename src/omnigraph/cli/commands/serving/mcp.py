@@ -9,19 +9,14 @@ import typer
 
 from omnigraph.cli.options import GlobalOptions
 from omnigraph.cli.settings.servers import is_url
-from omnigraph.cli.target import open_graph, resolve_target
+from omnigraph.cli.target import GraphOrUrlArgument, open_graph, resolve_target
 from omnigraph.errors import InvalidInput
 from omnigraph.extras import requires
 
 
 def mcp(
     ctx: typer.Context,
-    uri: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="GRAPH|URL", help="Storage URI of the graph, or its URL on a server: URL/graphs/ID."
-        ),
-    ] = None,
+    uri: GraphOrUrlArgument = None,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Leave out the tools and prompts that write.")
     ] = False,
